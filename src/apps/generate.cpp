@@ -460,7 +460,8 @@ Command generate_command() {
        .sections = {"model.path", "model.tokenizer", "lora.base", "data.text_key", "data.chat_template", "precision.compute",
                     "precision.bf16_products", "precision.recipes", "precision.unfused", "parallel.data", "parallel.tensor",
                     "parallel.pipeline", "parallel.zero", "parallel.zero_threshold", "parallel.virtual",
-                    "parallel.stage_layers", "parallel.patience", "parallel.interface"}},
+                    "parallel.stage_layers", "parallel.patience", "parallel.interface"},
+       .shown = {"model.tokenizer", "precision.compute", "parallel.tensor"}},
       "Run", run_generate);
 }
 

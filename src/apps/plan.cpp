@@ -245,7 +245,11 @@ Command plan_command() {
        .about =
            "Shows the memory per rank by kind, and the time of a step as this machine's peaks allow it, for the options of a run. Nothing is allocated and nothing is trained.",
        .sections = {"model", "lora", "moe", "data", "train", "dpo", "optimizer", "schedule", "precision", "parallel", "offload",
-                    "checkpoint", "log", "health", "probe"}},
+                    "checkpoint", "log", "health", "probe"},
+       .shown = {"model.config", "lora.rank", "data.sequence_length", "train.global_batch", "train.micro_batch",
+                 "train.recompute", "train.memory_mb", "optimizer.type", "precision.compute", "parallel.data",
+                 "parallel.tensor", "parallel.pipeline", "parallel.virtual", "parallel.expert", "parallel.zero",
+                 "offload.optimizer"}},
       "Train", run_plan);
   made.rewrite = procedure_words;
   return made;

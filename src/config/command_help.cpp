@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "config/takes.h"
 
 namespace ravine {
 namespace {
@@ -60,6 +61,7 @@ std::string flag_line(const Option& f, bool all) {
 
 std::string option_line(const Option& o, bool all) {
   std::string text = o.help;
+  if (const size_t taken = taken_text(o.name()).size(); !all && text.size() > kLongHelp) text.resize(text.size() - taken);
   if (!o.rule.choices.empty())
     if (const std::string type = " (" + o.type() + ")"; all || text.size() + type.size() <= kLongHelp) text += type;
   return two_columns(fmt::format("{}={}", o.name(), o.yaml()), text);
@@ -118,7 +120,9 @@ std::string common_help(const CommandSpec& spec, const std::vector<Option>& flag
     names.push_back(s.name);
     for (const Option& o : s.options) {
       ++all;
-      if (!o.rule.common) continue;
+      const bool shows =
+          spec.shown.empty() ? o.rule.common : std::find(spec.shown.begin(), spec.shown.end(), o.name()) != spec.shown.end();
+      if (!shows) continue;
       ++shown;
       lines += option_line(o, false);
     }

@@ -24,8 +24,9 @@ struct CommandSpec {
   // Config sections ("precision") or single options ("data.text_key") that the command takes. Empty: it takes neither
   // --config nor section.key=value.
   std::vector<std::string> sections;
-  bool alone = false;    // true: refused on several ranks, where each would do the same
-  bool lasting = false;  // true: the result is on the disk, so a closed stdout does not end the command
+  std::vector<std::string> shown = {};  // options on the page of --help; empty: those marked common()
+  bool alone = false;                   // true: refused on several ranks, where each would do the same
+  bool lasting = false;                 // true: the result is on the disk, so a closed stdout does not end the command
   // True: a signal asks the command to save and stop. Before its work begins, a signal ends it with status 130.
   bool stoppable = false;
 };

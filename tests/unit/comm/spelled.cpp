@@ -225,10 +225,10 @@ TEST(Words, WithoutAFlagAreToldWhereTheyBelong) {
   fs::create_directories(f / "run");
   fs::create_directories(f / "texts");
   for (const char* file : {"model/config.json", "run/config.yaml", "other.yaml", "a.txt"}) spill(f / file, "");
-  const CommandSpec talk{"talk", "talks", "ravine talk", {"model"}},
-      train{"train", "trains", "ravine train", {"model", "data", "train"}}, files{"files", "reads", "ravine files", {}},
-      one{"one", "shows", "ravine one", {}}, encode{"tokenizer encode", "ids", "ravine tokenizer encode", {}},
-      decode{"tokenizer decode", "text", "ravine tokenizer decode", {}};
+  const CommandSpec talk{"talk", "talks", "ravine talk", "", {"model"}},
+      train{"train", "trains", "ravine train", "", {"model", "data", "train"}}, files{"files", "reads", "ravine files", "", {}},
+      one{"one", "shows", "ravine one", "", {}}, encode{"tokenizer encode", "ids", "ravine tokenizer encode", "", {}},
+      decode{"tokenizer decode", "text", "ravine tokenizer decode", "", {}};
   struct Case {
     std::string said, wanted;
   };
@@ -270,8 +270,8 @@ TEST(Words, WithoutAFlagAreToldWhereTheyBelong) {
 }
 
 TEST(Words, FlagsThatAreNoneAreToldWhatTheyAreHere) {
-  const CommandSpec talk{"talk", "talks", "ravine talk", {"model"}},
-      train{"train", "trains", "ravine train", {"model", "data", "train"}};
+  const CommandSpec talk{"talk", "talks", "ravine talk", "", {"model"}},
+      train{"train", "trains", "ravine train", "", {"model", "data", "train"}};
   struct Case {
     std::string said, wanted;
   };
