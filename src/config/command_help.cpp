@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "config/flag_word.h"
 #include "config/takes.h"
 
 namespace ravine {
@@ -84,17 +85,6 @@ constexpr const char* kOptions = "in the file or as section.key=value (the comma
 constexpr const char* kTellsMore = "`ravine config --explain section.key` tells more about one.\n";
 
 }  // namespace
-
-std::string flag_word(const Option& f) {
-  std::string word = f.rule.metavar;
-  if (word.empty())
-    word = !f.rule.choices.empty() ? fmt::format("{}", fmt::join(f.rule.choices, "|"))
-           : f.is_text()           ? "TEXT"
-           : f.is_list()           ? "A B .."
-                                   : "N";
-  if (f.rule.positional) return f.rule.metavar.empty() ? f.key : f.rule.metavar;
-  return f.is_bool() ? "--" + f.key : fmt::format("--{} {}", f.key, word);
-}
 
 std::string common_help(const CommandSpec& spec, const std::vector<Option>& flags) {
   std::string text = head(spec, flags);

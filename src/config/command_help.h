@@ -25,7 +25,4 @@ struct HelpAsked {
 // Returns the help page that the arguments ask for; nothing if no --help, -h or --help-all precedes "--".
 std::optional<HelpAsked> help_asked(const std::vector<std::string>& args);
 
-// Returns a flag as a help page shows it: "--threads N"; for a positional flag, its word alone.
-std::string flag_word(const Option& flag);
-
 }  // namespace ravine

@@ -14,7 +14,7 @@
 #include "base/shell_word.h"
 #include "base/text.h"
 #include "config/asked.h"
-#include "config/command_help.h"
+#include "config/flag_word.h"
 #include "config/load.h"
 #include "config/other_names.h"
 #include "config/sources_meant.h"

@@ -1,5 +1,5 @@
 // Parts of the rules behind error_bound: the call, figures of its tensors, and bounds of sums and products. Only
-// error_bounds*.cpp include it.
+// bound_table*.cpp include it.
 #pragma once
 #include <algorithm>
 #include <cmath>
