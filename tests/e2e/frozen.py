@@ -146,7 +146,7 @@ def test_what_begins_later_counts_in_no_norm(folder):
 
 def test_mistakes_of_later_groups(folder):
     model_folder(folder)
-    for more, expected in (({"optimizer__groups": [{"match": "*", "from_step": 2}]}, ["nothing trains in the first step", "from_step, the first of them 2"]),
+    for more, expected in (({"optimizer__groups": [{"match": "*", "from_step": 2}]}, ["nothing trains in the first step", "the earliest is 2"]),
                            ({"optimizer__groups": [{"match": "*", "from_step": 0}]}, ["from_step", "at least 1"]),
                            ({"optimizer__groups": [{"match": "*k_proj*", "from_step": 2}], "optimizer__type": "onebit_adam"}, ["optimizer.groups[0].from_step is 2", "onebit_adam"])):
         said = train(folder, status=2, **{"train__freeze": [], **more})

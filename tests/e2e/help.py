@@ -35,7 +35,7 @@ def test_every_page_fits_a_screen(folder):
         page = r.run(*words, "--help").stdout
         lines = page.splitlines()
         r.check(len(lines) <= SCREEN, f"{' '.join(words)}: {len(lines)} lines")
-        r.check(page.startswith("Example:\n  ravine ") and "\nUsage: ravine " in page, f"{' '.join(words)}: no example and usage first:\n{page[:300]}")
+        r.check(page.startswith("Example:\n  ") and "ravine " in lines[1] and "\nUsage: ravine " in page, f"{' '.join(words)}: no example and usage first:\n{page[:300]}")
         r.check(f"\n{' '.join(words)}: " in page, f"{' '.join(words)}: its summary is missing")
 
 
