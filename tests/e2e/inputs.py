@@ -190,7 +190,7 @@ def test_sealed_manifest_with_values_of_a_wrong_type(folder):
               # Of the right type, and of no run: counts that are not those of the step, and a type whose states are not there.
               "'optimizer_steps' is": wrong("optimizer_steps", value=10**15), "'step' is": wrong("step", value=2**62), "'tokens' is": wrong("tokens", value=2**62),
               "data position": wrong("data", "segments", 0, "global_batch", value=2**62), "optimizer.type": wrong("optimizer", value="lion"),
-              "lion keeps no": lambda scalars: (scalars.update(optimizer="lion"), scalars.pop("options"))}
+              "lion has no state": lambda scalars: (scalars.update(optimizer="lion"), scalars.pop("options"))}
     for key, change in faults.items():
         manifest.write_text(good)
         lion = ["optimizer.type=lion"] if key.startswith("lion") else []

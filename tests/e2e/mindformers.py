@@ -159,7 +159,7 @@ def test_rows_of_two_runs_do_not_mix(folder):
     before = (folder / "runs/mf/metrics.jsonl").read_text()
     r.save_ids(folder / "ids.safetensors", 16, 16)
     said = r.run("trainer", "--config_name", write_config(folder), "--train_file", folder / "ids.safetensors", "--do_train", "--max_steps", 2, "--output_dir", folder / "runs/mf", status=2).stderr
-    check("checkpoint.layout is mindformers" in said and "--output_dir" in said and (folder / "runs/mf/metrics.jsonl").read_text() == before, said)
+    check("checkpoint.layout=mindformers" in said and "--output_dir" in said and (folder / "runs/mf/metrics.jsonl").read_text() == before, said)
 
 
 def test_data_sets_of_several_files(folder):
