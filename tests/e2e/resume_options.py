@@ -132,7 +132,7 @@ def test_what_a_config_leaves_out_counts(folder):
                                              ({}, 'rope_scaling is not given, was {"rope_type":"linear","factor":2.0}'),
                                              ({"rope_scaling": LINEAR, "rope_theta": 5e5}, "rope_theta is 500000.0, was not given"))):
         log = train(folder, status=2, model__config=r.save_config(folder / f"{number}.json", **other))
-        r.check(f"error: {error} ({folder / f'{number}.json'}): step_000002 goes on with the model" in log, log)
+        r.check(f"error: {error} ({folder / f'{number}.json'}): step_000002 resumes with the model" in log, log)
     log = train(folder, model__config=r.save_config(folder / "same.json", rope_parameters={**LINEAR, "rope_theta": 10000.0}, attention_bias=False))
     r.check("after step 2" in log and max(r.metrics(folder / "run")) == 4, log)
 

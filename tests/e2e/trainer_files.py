@@ -532,7 +532,7 @@ def test_two_runs_do_not_share_a_folder(folder):
     r.run(*line(folder))
     rows = (out / "metrics.jsonl").read_text()
     said = r.run(*line(folder, "checkpoint.layout=ravine", "--overwrite_output_dir"), status=2).stderr
-    check("checkpoint.layout is deepspeed" in said and "train.output is --output_dir" in said and (out / "metrics.jsonl").read_text() == rows and not (out / "checkpoints").exists(), said)
+    check("checkpoint.layout=deepspeed" in said and "train.output is --output_dir" in said and (out / "metrics.jsonl").read_text() == rows and not (out / "checkpoints").exists(), said)
 
 
 def test_a_step_of_our_form_is_told_apart(folder):
