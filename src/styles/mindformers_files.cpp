@@ -18,15 +18,12 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-// Returns the path of the health record of a folder of checkpoints: the record next to the folder, else the record of
-// this run.
-std::string health_record(const Config& config, const std::string& checkpoints) {
+// Returns the path of the health record next to a folder of checkpoints, which the run has left that wrote them.
+std::string record_beside(const std::string& checkpoints) {
   fs::path folder = fs::path(checkpoints).lexically_normal();
   if (!folder.has_filename()) folder = folder.parent_path();
   if (folder.filename().string().starts_with("rank_")) folder = folder.parent_path();
-  const fs::path beside = folder.parent_path() / kHealthFile;
-  std::error_code error;
-  return fs::exists(beside, error) ? beside.string() : run_path(config, kHealthFile);
+  return (folder.parent_path() / kHealthFile).string();
 }
 
 // Returns the health verdicts of a record, by checkpoint name; true means healthy.
@@ -85,7 +82,8 @@ std::string MindFormersFiles::to_resume(const Config& config) const {
                     "name another folder");
   }
   if (config.health.embedding_norm > 0) {
-    const std::string record = health_record(config, path);
+    // MindFormers reads the record in its own output_dir, wherever the checkpoints are.
+    const std::string record = run_path(config, kHealthFile), other = record_beside(path);
     const std::map<std::string, bool> verdicts = recorded_verdicts(record);
     std::erase_if(all, [&](const std::string& file) {
       const auto it = verdicts.find(fs::path(file).filename().string());
@@ -98,7 +96,9 @@ std::string MindFormersFiles::to_resume(const Config& config) const {
               ? fmt::format("{} calls none of them healthy, and the run goes on from healthy ones only", record)
               : fmt::format("there is no {} that calls one of them healthy, and the run goes on from healthy ones only",
                             record),
-          "start training again, or raise the threshold of embedding_local_norm; or name a checkpoint");
+          !fs::exists(record, error) && fs::exists(other, error)
+              ? fmt::format("copy {} there, which has the verdicts on these checkpoints; or name a checkpoint", other)
+              : "start training again, or raise the threshold of embedding_local_norm; or name a checkpoint");
   }
   return all.back();
 }

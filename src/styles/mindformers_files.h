@@ -2,8 +2,8 @@
 // replace train.output/checkpoints.
 //
 // A run resumes from the file in checkpoint.resume, or from the newest file of the folder in it. With `auto` the folder
-// is the run's own. With health.embedding_norm only files are considered that health_ckpts.json calls healthy: the
-// record next to the folder, else the record of this run.
+// is the run's own. With health.embedding_norm only files are considered that health_ckpts.json of this run calls
+// healthy, as in MindFormers.
 #pragma once
 #include <memory>
 
