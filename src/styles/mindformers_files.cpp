@@ -97,7 +97,7 @@ std::string MindFormersFiles::to_resume(const Config& config) const {
               : fmt::format("there is no {} that calls one of them healthy, and the run goes on from healthy ones only",
                             record),
           !fs::exists(record, error) && fs::exists(other, error)
-              ? fmt::format("copy {} there, which has the verdicts on these checkpoints; or name a checkpoint", other)
+              ? fmt::format("{} has the verdicts on these checkpoints: name the newest file that it calls healthy", other)
               : "start training again, or raise the threshold of embedding_local_norm; or name a checkpoint");
   }
   return all.back();
