@@ -175,7 +175,7 @@ def test_the_chat_command_on_a_terminal(folder):
     r.check(status == 0, seen)
     # Ctrl-C just after an answer: the talk is kept, and the next turn is answered.
     saved = words[2].parent / "kept.json"
-    status, seen = r.on_terminal(words, [("You >> ", 1, b"Who?\n"), ("You >> ", 2, b"\x03"), ("once more ends", 1, f"/save {saved}\n".encode()), ("You >> ", 4, b"/exit\n")], own_group=True)
+    status, seen = r.on_terminal(words, [("You >> ", 1, b"Who?\n"), ("You >> ", 2, b"\x03"), ("You >> ", 3, f"/save {saved}\n".encode()), ("You >> ", 4, b"/exit\n")], own_group=True)
     r.check(status == 0 and len(json.loads(saved.read_text())) == 2, f"{status} {seen}")
     status, seen = r.on_terminal(words, [("You >> ", 1, b"\x03"), ("once more ends", 1, b"\x03")], own_group=True)
     r.check(status == 130, f"{status} {seen}")
