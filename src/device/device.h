@@ -16,8 +16,8 @@ std::string_view name(MemoryKind kind);
 
 inline constexpr int64_t kAlignment = 64;  // of every allocation, in bytes (one cache line, one AVX-512 register)
 
-// Owns one zero-filled range of memory, aligned to pages, in huge pages if the system has them. On meta it has a size
-// but no bytes. An Error if the system has no memory left.
+// A block of memory that is filled with zero, aligned to pages, and freed by the destructor; in huge pages if the
+// system has them. On the meta device it has a size but no bytes. An Error if the system has no memory left.
 class Storage {
  public:
   Storage() = default;

@@ -11,7 +11,7 @@ namespace ravine {
 struct Param;
 class WeightSource;
 
-// The adapters of one linear layer. Each A is [r, in]; all A lie side by side in memory. Each B is [out, r], for one of
+// The LoRA adapters of one linear layer. Each A is [r, in]; all A are joined in memory. Each B is [out, r], for one of
 // the layer's joined weights.
 struct LoraAdapters {
   struct Up {

@@ -21,8 +21,8 @@ class KvCache {
 
 class Ctx;
 
-// A loss over whole sequences that replaces the sum over labels. The loss head passes the cross-entropy of each label,
-// and gets back the weight of each in the gradient.
+// Base class of losses over whole sequences (for example DPO), which replace the sum over labels. The loss head passes
+// the cross-entropy of each label, and gets back the weight of each in the gradient.
 class SequenceLoss {
  public:
   virtual ~SequenceLoss() = default;

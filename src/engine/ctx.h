@@ -62,7 +62,8 @@ class Ctx {
   explicit Ctx(Setup setup);
   ~Ctx();
 
-  // --- for layers and ops
+  // --- Functions for layers and ops. empty() allocates a tensor in the arena of the step; its values are not
+  // initialised.
   Tensor empty(const Shape& shape, DType dtype, MemoryKind kind = MemoryKind::activations) {
     return Tensor::make(arena(), shape, dtype, kind);
   }
@@ -72,7 +73,7 @@ class Ctx {
   bool has() const {
     return setup_.kernels->of<Args>().run != nullptr;
   }
-  // Returns the precision rule for this op at the current path and role; null if no rule matches.
+  // Returns the precision rule for an op (precision.recipes) at the current path and role; null if no rule matches.
   const RecipeRule* rule(const char* op) const {
     return setup_.recipe && !setup_.recipe->empty() ? setup_.recipe->find(path_, op, role_) : nullptr;
   }
@@ -84,7 +85,7 @@ class Ctx {
   // of parameters.
   void record(const char* op, std::vector<TensorRef> outputs, BackwardFn dx, BackwardFn dw = {});
   Grads& grads() { return grads_; }
-  // Stores the finished gradient of a tensor. A second gradient of the same tensor is added to the first.
+  // Stores the finished gradient of an activation. A second gradient of the same tensor is added to the first.
   void give_grad(const TensorRef& ref, Tensor t);
 
   // Runs f as a block of the model: acquires its unit, and in training puts the block on the tape. A block that the
@@ -140,8 +141,9 @@ class Ctx {
   const std::string& path() const { return path_; }
   Phase phase() const { return phase_; }
 
-  // --- for the code that runs a step
-  // Clears the sums and call counts of the previous step. `step` is shown to observers; it counts from 1.
+  // --- Functions for the code that runs a step.
+  // Starts a step: clears the step sums and call counts of the previous step. `step` is shown to observers; it counts
+  // from 1.
   void begin_step(int64_t step);
   // Starts a micro batch, which must outlive its forward and backward pass. training: ops record their backward pass.
   // The tape, gradients and outputs of the previous micro batch are dropped.

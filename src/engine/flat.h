@@ -47,13 +47,13 @@ struct Piece {
   int64_t from = 0;
   Shape shape;
   std::vector<int64_t> begin;
-  // Returns the index in the whole parameter of the i-th element of this box.
+  // Returns the flat index, in the whole parameter, of the i-th element of this box.
   int64_t element(int64_t i) const;
 };
 // Returns the boxes of parameters that elements `range` of the bucket contain, in order. An Error if a dim other than
 // the first does not divide over tensor ranks.
 std::vector<Piece> pieces_of(const Bucket& bucket, Range range);
-// True if this tensor rank is the first of the ranks that hold the same part of p.
+// True if this tensor rank is the first of the tensor ranks that hold the same part of p (its primary replica).
 bool is_primary(const Param& p, int tensor_rank, int tensor_size);
 // Returns how many neighbouring tensor ranks hold the same part of p; 1 if each rank has its own part.
 int replicas_of(const Param& p, int tensor_size);

@@ -33,15 +33,16 @@ struct Init {
 // scaled to length 1 first; wide_matrix: routers. For runs without training see parallel/inference_store.h.
 enum class Use : uint8_t { matrix, vector, table, unit_matrix, wide_matrix };
 
-// The storage of the values of a parameter that is not trained. usual: as Bucket::storage; compute: the compute type
+// The form in which a parameter that is not trained is stored. usual: as Bucket::storage; compute: the compute type
 // alone, for tables too; bf16: bf16 for any compute type; nf4: blocks of 4 bits (kernels/nf4.h). bf16 and nf4 are only
 // for matrices that no op but linear layers reads.
 enum class Kept : uint8_t { usual, compute, bf16, nf4 };
 
 struct Unit;
 
-// The decisions of a run about one parameter; all else in Param is the model's declaration. The decisions are made
-// before the memory layout: by option groups (apply_rules), adapters (model/adapters.h), and runs without training.
+// The settings of a run for one parameter (trained or frozen, storage, factors); all else in Param is the model's
+// declaration. The decisions are made before the memory layout: by option groups (apply_rules), adapters
+// (model/adapters.h), and runs without training.
 struct ParamPolicy {
   bool trainable = true;
   // true: the parameter has no gradient, and a rule updates it after the step (correction biases of routers).
@@ -86,7 +87,8 @@ struct Unit {
   size_t index = 0;
 };
 
-// The adapter of a linear layer: LoRA (Hu et al. 2021) as PEFT defines it, y = x W^T + scale * dropout(x) A^T B^T.
+// The settings of a LoRA adapter of one linear layer (Hu et al. 2021, as PEFT defines it): y = x W^T + scale *
+// dropout(x) A^T B^T.
 struct AdapterSpec {
   int64_t rank = 0;
   double scale = 1, dropout = 0;
@@ -95,7 +97,7 @@ struct AdapterSpec {
   std::string module;
 };
 
-// Owns the declarations of a model's parameters, in order.
+// Owns the declarations of a model's parameters and units, in order, without their values.
 class ParamSet {
  public:
   Unit& unit(const std::string& name);

@@ -73,15 +73,15 @@ std::vector<Range> counted_ranges(const Bucket& bucket);
 // The number of elements in a partial sum of a norm. Shards begin at multiples of it.
 inline constexpr int64_t kNormRun = 1024;
 
-// A box of a parameter that a rank holds, and its values. The view is contiguous and has the shape of the box. A box
-// may reach beyond the end of the parameter's first dim (padding).
+// A box (rectangular part) of a parameter that a rank holds, and a view of its values. The view is contiguous and has
+// the shape of the box. A box may reach beyond the end of the parameter's first dim (padding).
 struct ParamBox {
   const Param* param = nullptr;
   std::vector<int64_t> begin;  // per dim
   TensorView view;
 };
 
-// The values of parameters, read-only: enough for generation, export and frozen weights.
+// Base class of stores that give access to the values of parameters: enough for generation, export and frozen weights.
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
@@ -108,16 +108,16 @@ class WeightSource {
   // Returns the parameters whose values, masters or gradients are in the memory of this view, in order; empty for other
   // memory.
   virtual std::vector<const Param*> params_in(const TensorView&) const { return {}; }
-  // Called between ops, so that pending messages make progress.
+  // Lets pending messages between ranks make progress. Called between ops.
   virtual void progress() {}
 };
 
-// The gradients of a step, and the values that the optimizer updates with them.
+// Base class of stores that hold the gradients of a step, and the values that the optimizer updates with them.
 class GradStore {
  public:
   virtual ~GradStore() = default;
-  // Allocates the gradients of a unit in the arena; they stay until end_step(). Called before the backward pass of the
-  // unit.
+  // Allocates the memory for gradients of a unit's parameters in the arena; they stay until end_step(). Called before
+  // the backward pass of the unit.
   virtual void open_grads(Ctx& c, const Unit&) = 0;
   virtual void close_grads(Ctx& c, const Unit&) = 0;
   // Returns the memory into which the gradient of a parameter is written. The first call in a step sets accumulate =
@@ -149,7 +149,7 @@ class GradStore {
   virtual void publish(Ctx& c, size_t bucket) = 0;
 };
 
-// Acquires a unit until the end of the scope.
+// A guard that acquires a unit in its constructor and releases it at the end of the scope.
 class Lease {
  public:
   Lease(WeightSource& store, const Unit& unit) : store_(store), unit_(unit) { store_.acquire(unit_); }

@@ -32,7 +32,7 @@ class Recipe {
   bool fused(const std::string& op) const { return !unfused_.count(op); }
   // Returns the last rule that matches a kernel call (path, op, role); null if no rule matches.
   const RecipeRule* find(const std::string& path, const std::string& op, Role role) const;
-  // Returns the indices of the rules that matched no call of find() so far.
+  // Returns the indices of the precision rules that have matched no kernel call (call of find()) so far.
   std::vector<size_t> unmatched() const;
 
  private:

@@ -54,8 +54,8 @@ struct NewToken {
 // (infer/model_ranks.h), all ranks make the same calls and get the same results, except for `best`.
 class Batcher {
  public:
-  // base: the model that runs. Sequences use it, or models loaded by load_beside() that share its batches.
-  // slots: the largest number of sequences at a time; longest: the largest number of tokens of a sequence.
+  // Makes an empty batch. base: the model that runs. Sequences use it, or models loaded by load_beside() that share its
+  // batches. slots: the largest number of sequences at a time; longest: the largest number of tokens of a sequence.
   // shared: step_tokens, recipe and observer of all sequences. base and shared must outlive this object.
   Batcher(const LoadedModel& base, int64_t slots, int64_t longest, const GenerateOptions& shared);
 

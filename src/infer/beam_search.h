@@ -41,7 +41,7 @@ class BeamSearch {
   int64_t live() const { return static_cast<int64_t>(live_.size()); }
   // Returns the tokens of live beam number `beam`: prompt and continuation.
   const std::vector<int32_t>& tokens(int64_t beam) const { return live_[static_cast<size_t>(beam)].tokens; }
-  // A token that may continue a live beam. Plain data: it is sent to ranks that have no logits.
+  // A token that may continue a live beam, with its scores. Plain data: it is sent to ranks that have no logits.
   struct Candidate {
     int64_t beam = 0;
     int32_t id = 0;

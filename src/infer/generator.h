@@ -28,8 +28,8 @@ struct Generated {
   std::string error;        // the message, if finish is error
 };
 
-// Callbacks of generate(), all optional. The calling thread calls them, in no fixed order of sequences. `prompt` counts
-// from 0.
+// Callbacks of generate(), all optional. The calling thread calls them, in no fixed order of sequences. `prompt`: index
+// of the prompt in the list, from 0.
 struct GenerateEvents {
   // Called with each new token of a prompt. A result of false ends its sequence (Finish::stop).
   std::function<bool(size_t prompt, int32_t id)> token;

@@ -71,7 +71,7 @@ LoadedModel load_model(const std::string& folder, DType compute, Backend backend
 // it and must not be moved. Its results are equal to load_model() with this adapter. All ranks call it together.
 LoadedModel load_beside(const LoadedModel& base, const std::string& adapter);
 
-// Returns a model with random weights, for measurements of speed. config: CONFIG.json or a folder that has one.
+// Makes a model with random weights in memory, for measurements of speed. config: CONFIG.json or a folder that has one.
 LoadedModel load_random_model(const std::string& config, DType compute, Backend backend,
                               Bf16Products products = Bf16Products::widen);
 

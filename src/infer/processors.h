@@ -20,7 +20,8 @@ void apply_temperature(std::span<float> scores, double temperature);
 // score of every other token becomes -infinity.
 void keep_top_k(std::span<float> scores, int64_t k, int64_t least = 1);
 
-// A number to add to the score of one token: Transformers' sequence_bias with a single id, OpenAI's logit_bias.
+// A bias for one token, a number that add_bias adds to its score: Transformers' sequence_bias with a single id,
+// OpenAI's logit_bias.
 struct TokenBias {
   int32_t id = 0;
   double bias = 0;

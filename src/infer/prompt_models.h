@@ -8,7 +8,7 @@
 
 namespace ravine {
 
-// The rows of a batch that belong to one prompt, and its entries of logit_rows.
+// The range of rows of a batch that belong to one prompt, and the range of its entries in Batch::logit_rows.
 struct PromptRows {
   int64_t row = 0, count = 0, logit = 0, logits = 0;  // [row, row + count), [logit, logit + logits)
 };
@@ -20,7 +20,8 @@ void add_adapter_rows(Batch& batch, const LoadedModel& base, const LoadedModel& 
 
 class PromptModels {
  public:
-  // all: the models; of: the index of each prompt's model. Two models that cannot share batches are an Error.
+  // all: the models that share batches; of: for each prompt the index of its model. Two models that cannot share
+  // batches are an Error.
   PromptModels(std::span<const PromptModel> all, std::span<const size_t> of);
 
   // Returns the model that runs the shared batches: the base if there are several models, else the only model.

@@ -9,7 +9,7 @@ namespace ravine {
 // exactly 0. At least one score must be finite.
 void softmax(std::span<float> scores);
 
-// Returns the lowest index of the largest score; 0 if all scores are NaN.
+// Returns the index of the largest score (the lowest index among equal ones); 0 if all scores are NaN.
 int32_t index_of_largest(std::span<const float> scores);
 
 // Returns the token with the best score, the lowest id among equals (torch.argmax). An Error if all tokens are removed.

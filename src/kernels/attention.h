@@ -53,7 +53,8 @@ struct AttentionDropout {
   uint64_t head_key(int64_t h) const;
 };
 
-// The shape, mask and batch of attention. Segments do not overlap in q.
+// The settings of an attention kernel: segments of the batch, heads, mask, scale, ALiBi, cap and dropout. Segments do
+// not overlap in q.
 struct AttentionShape {
   std::span<const Segment> segments;
   // Numbers of query heads and of key/value heads, and channels of a head. heads is a multiple of kv_heads; q head h

@@ -37,7 +37,8 @@ struct SoftCapBackward {
   double flops() const { return 5.0 * dx.count(); }
 };
 
-// Output product, softmax and cross-entropy in one kernel, in chunks of tokens: logits are never stored in full.
+// The loss head: output product, softmax and cross-entropy in one kernel, in chunks of tokens, so that logits are never
+// stored in full.
 //   losses[n] = logsumexp(x[n] W^T) - (x[n] W^T)[labels[n]], 0 if labels[n] < 0;
 //   dlogits = grad_scale * (softmax - onehot), 0 if labels[n] < 0;  dx = dlogits W;  dweight (+)= dlogits^T x.
 // x [N,C]; weight [V,C]; labels i32 [N]; losses f64 [N]. dx [N,C] and dweight [V,C] are optional (evaluation, frozen

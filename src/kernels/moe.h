@@ -122,7 +122,8 @@ struct GroupedMatmul {
   static constexpr const char* name = "grouped_matmul";
   TensorView a, b, offsets, out;
   bool trans_a = false, trans_b = false, accumulate = false;
-  // The largest number of rows of a in any call at this path, for the workspace; 0: the rows of this call.
+  // The largest number of rows that a has in any call at this path; sets the size of the workspace. 0: the rows of this
+  // call.
   int64_t most_rows = 0;
   int64_t experts() const { return offsets.count() - 1; }
   template <class F>

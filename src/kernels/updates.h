@@ -132,7 +132,8 @@ struct WeightedSum {
   double flops() const { return 3.0 * y.count(); }
 };
 
-// The direction of Lamb (You et al. 2020) and of 1-bit Adam. g' = g * grad_scale;  m = b1 m + (1-b1) g';
+// Computes the update direction of Lamb (You et al. 2020) and of 1-bit Adam, and updates its moments. g' = g *
+// grad_scale; m = b1 m + (1-b1) g';
 //   v = b2 v + (1-b2) g'^2;  out = m / (sqrt(v) + eps) + wd p. A beta of 1 does not change its moment.
 struct AdamDirection {
   static constexpr const char* name = "adam_direction";
@@ -150,9 +151,9 @@ struct AdamDirection {
   double flops() const { return 11.0 * param.count(); }
 };
 
-// Second moments in rows and columns (Adafactor, Shazeer and Stern 2018) of matrices x [.., R, C]. With s = (scale x -
-// minus)^2 + eps: row [.., R] = decay row + (1-decay) mean of s over columns, and col [.., C] the same over rows. minus
-// (optional) has the shape of x. Sums over rows run in chunks of 256, in order.
+// Updates the factored second moments of Adafactor (Shazeer and Stern 2018), by rows and columns of matrices x [.., R,
+// C]. With s = (scale x - minus)^2 + eps: row [.., R] = decay row + (1-decay) mean of s over columns, and col [.., C]
+// the same over rows. minus (optional) has the shape of x. Sums over rows run in chunks of 256, in order.
 struct FactoredMoments {
   static constexpr const char* name = "factored_moments";
   TensorView x, minus, row, col;
@@ -229,7 +230,8 @@ struct LargestRatio {
   double flops() const { return 6.0 * v.count(); }
 };
 
-// Stores one bit per number. Bit i of bits (u8, count / 8; the first of eight is the highest) is 1 if x[i] >= 0.
+// Compresses numbers to their signs, one bit each. Bit i of bits (u8, count / 8; the first of eight is the highest) is
+// 1 if x[i] >= 0.
 //   x[i] -= scale * sign(x[i]) is the error that the bits leave. Zero is positive.
 struct PackSigns {
   static constexpr const char* name = "pack_signs";
@@ -242,7 +244,8 @@ struct PackSigns {
   double flops() const { return 2.0 * x.count(); }
 };
 
-// out (+)= scale * sign, from bits of PackSigns for at least as many numbers as `out` has.
+// Expands the signs of PackSigns to numbers: out (+)= scale * sign. `bits` has at least as many signs as `out` has
+// numbers.
 struct UnpackSigns {
   static constexpr const char* name = "unpack_signs";
   TensorView bits, out;

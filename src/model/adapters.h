@@ -44,9 +44,10 @@ std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSe
 // True if the settings of an adapter train the embedding or the head as a whole module (LoraSettings::save).
 bool saves_table(const Model& base, const LoraSettings& lora);
 // True if embedding and head are one table in the base, and one of them is trained whole with a table of its own. PEFT
-// does so unless ties_weights is set. The model is then the untied model (model/vocabulary.h).
+// does so unless ties_weights is set. The model with the adapter then has two tables (model/vocabulary.h).
 bool copies_table(const Model& base, const LoraSettings& lora);
-// True if copies_table(), or if the embedding or the head of a tied base has an adapter: merged, they are two tables.
+// True if embedding and head are one table in the base, and become two tables if the adapter is merged: copies_table()
+// is true, or one of them has an adapter.
 bool parts_tables(const Model& base, const LoraSettings& lora);
 
 // Returns a copy of the model with the adapters that the settings select. All parameters are frozen except adapters and

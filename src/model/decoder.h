@@ -48,7 +48,8 @@ struct DecoderSpec {
   bool position_table = false;  // learned positions, facts.max_positions of them (GPT-2)
   // true: the embedding of the padding id gets a gradient (families without PyTorch's padding_idx).
   bool padding_learns = false;
-  // Length of the sequences in training, if facts.max_positions sets no bound (ALiBi, dynamic NTK); 0: not in the file.
+  // The length of the sequences on which the model was trained, if facts.max_positions sets no bound (ALiBi, dynamic
+  // NTK); 0: config.json does not have it.
   int64_t trained_length = 0;
   // Fields to write to config.json if the sizes of the model change, since the family derives their defaults from the
   // sizes.
@@ -76,10 +77,10 @@ std::unique_ptr<Model> make_decoder(const Json& config, ModelFacts facts, Decode
 // Reads the fields that all families share: model_type, the eos, bos and padding ids, and the fields that do not affect
 // the arithmetic or must have one value. Calls r.finish(), so it is called last.
 void read_common(ConfigReader& r, ModelFacts& f);
-// Reads vocab_size and initializer_range.
+// Reads the fields vocab_size (number of token ids) and initializer_range (standard deviation of initial weights).
 void read_vocabulary(ConfigReader& r, ModelFacts& f, DecoderSpec& s);
-// Reads Llama's fields: sizes, grouped keys and values, head_dim, gated MLP, rms_norm_eps, max_position_embeddings.
-// LlamaDefaults holds Transformers' defaults for absent fields.
+// read_llama_shape reads the fields of Llama's config.json: sizes, grouped keys and values, head_dim, gated MLP,
+// rms_norm_eps, max_position_embeddings. LlamaDefaults holds Transformers' defaults for absent fields.
 struct LlamaDefaults {
   double eps = 1e-6;
   int64_t positions = 2048;

@@ -8,8 +8,8 @@ namespace ravine {
 // the ids of text (bos, eos) are not compared. The padding id is compared if its embedding gets no gradient.
 bool same_model(const Model& a, const Model& b);
 
-// True if a dense model equals a model with experts in every layer, except for the MLPs. The dense MLPs of `sparse`
-// must equal the MLPs of `dense`. Families may differ.
+// True if two models are equal except that `dense` has an MLP in every layer, and `sparse` has experts in every layer.
+// The MLPs of `dense` must equal the dense MLP in the spec of `sparse`. Families may differ.
 bool same_beside_mlps(const Model& dense, const Model& sparse);
 
 }  // namespace ravine

@@ -13,9 +13,9 @@ struct CheckpointNames {
   const char* architecture = "";         // Transformers' class, for "architectures" in config.json
   const char* base = "model.";           // prefix that is absent in files of the bare model
   const char* layers = "model.layers.";  // prefix before the number of a layer
-  // Declared name -> name in files; for layers without the prefix "model.layers.N.". Several declared names with the
-  // same name in files are one tensor there. For a stack of experts, "{}" in the name in files is the number of the
-  // expert; each expert's matrix is one tensor. The default is `mlp.experts.{}.gate_proj`.
+  // The names of modules: declared name -> name in files; for layers without the prefix "model.layers.N.". Several
+  // declared names with the same name in files are one tensor there. For a stack of experts, "{}" in the name in files
+  // is the number of the expert; each expert's matrix is one tensor. The default is `mlp.experts.{}.gate_proj`.
   std::vector<std::pair<const char*, const char*>> modules;
   // The order of q, k and v in a tensor that joins them. per_head: q, k, v of head 0, then of head 1, and so on.
   enum Joined : uint8_t { stacked, per_head } joined = stacked;

@@ -89,7 +89,7 @@ class FlatGrads : public GradStore {
     size_t accumulator = 0;
     bool written = false, ever = false;  // written: since the buffer was opened; ever: in this step
   };
-  // A reduction over a group in flight.
+  // A reduction of gradients over the ranks of a group that is in flight.
   struct Moving {
     size_t accumulator;
     Tensor from, to;  // input, and output (in place, or the shard of this rank)

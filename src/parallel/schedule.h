@@ -5,7 +5,7 @@
 
 namespace ravine {
 
-// A forward or backward pass of one micro batch through one chunk of layers of a stage.
+// A task of a pipeline stage: the forward or backward pass of one micro batch through one chunk of layers.
 struct PipelineTask {
   bool backward = false;
   int chunk = 0;  // of this stage: with V virtual stages, chunk c of stage s holds part c * stages + s of the model

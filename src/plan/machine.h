@@ -41,7 +41,7 @@ MachinePeaks usual_machine();
 std::optional<MessageRates> known_message_rates(int ranks);
 std::string keep_message_rates(const MessageRates& rates);  // returns "", or the reason why the rates are not kept
 // Returns the share of the peaks that steps reach (step_share.h), measured by `bench machine` for the current number of
-// threads, or for another one; empty: not measured.
+// threads, or else for another number; empty: not measured.
 std::optional<double> known_step_share();
 std::string keep_step_share(double share);  // returns "", or the reason why share and peaks are not kept
 std::string cpu_name();

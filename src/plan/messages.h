@@ -10,7 +10,7 @@
 
 namespace ravine {
 
-// Measured times of messages by size.
+// The times of messages between ranks by size, measured by measure_messages or guessed by guessed_messages.
 struct MessageRates {
   struct Point {
     double bytes, seconds;  // of one call; bytes: of a piece, as in Group's arguments

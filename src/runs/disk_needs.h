@@ -30,10 +30,11 @@ struct SavedBytes {
 // checkpoint.model_dtype must be set. `keeps_frozen`: true if checkpoints contain frozen weights.
 SavedBytes saved_bytes(const Config& config, Model& model, const Types& types, bool keeps_frozen, int data_ranks);
 
-// Throws an Error on all ranks if the disk has not even room for the least that a run from this step must write. All
-// ranks call it together.
+// Throws an Error on all ranks if the disk has less free space than a run that starts at `step` needs to save anything
+// (DiskNeeds::least). All ranks call it together.
 void refuse_without_room(const Config& config, const Ranks& ranks, const SavedBytes& bytes, int64_t step);
-// Warns if the disk has too little room for all that the run may write. Called by the first rank.
+// Warns if the disk has less free space than a run that starts at `step` needs at its peak (DiskNeeds::most). Called by
+// the first rank.
 void warn_of_little_room(const Config& config, Log& log, const SavedBytes& bytes, int64_t step);
 
 }  // namespace ravine

@@ -18,7 +18,8 @@ void refuse_without_model(const Config& config);
 // exists. UserErrors: no model; a pattern of these options matches nothing; no parameter is trained.
 std::unique_ptr<Model> open_run_model(const Config& config);
 
-// Throws a UserError if data.sequence_length is above the number of positions of the model.
+// Throws a UserError if data.sequence_length is above the number of positions of the model (for preference pairs: above
+// twice this number).
 void refuse_long_sequences(const Config& config, const ModelFacts& facts);
 
 // The tokenizer and the datasets of a run, opened by open_sources. The tokenizer is null if the data are token ids.

@@ -14,7 +14,8 @@
 
 namespace ravine {
 
-// The state of a run between two steps, besides the tensors of the engine.
+// The progress of a run between two steps: step and token counts, position in the data, and other state that is not in
+// the engine's tensors.
 struct Progress {
   // Makes the progress of a new run, with no step done. `run` must outlive this object.
   explicit Progress(const OpenedRun& run);

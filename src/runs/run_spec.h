@@ -11,7 +11,8 @@
 
 namespace ravine {
 
-// The resolved settings of a run.
+// The resolved settings of a run: options without auto, layout, types and kernels. The result of resolve
+// (train/resolve.h).
 struct RunSpec {
   Config options;
   RunLayout layout;

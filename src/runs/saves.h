@@ -31,9 +31,9 @@ void publish_left(const OpenedRun& run);
 // checkpoint is complete.
 class Saves {
  public:
-  // `run`: a number that all ranks share and no other run has (io/checkpoint.h). `from`: the step of the checkpoint
-  // that the run resumed from, 0 for a new run. `bytes`: for messages. The first rank has locked the folder. All
-  // references and the buffers of saved states must outlive this.
+  // Prepares the writing of checkpoints. `run`: a number that all ranks share and no other run has (io/checkpoint.h).
+  // `from`: the step of the checkpoint that the run resumed from, 0 for a new run. `bytes`: for messages. The first
+  // rank has locked the folder. All references and the buffers of saved states must outlive this.
   Saves(const Config& config, Log& log, const Ranks& ranks, RunFolder& folder, const SavedBytes& bytes, uint64_t run,
         int64_t from);
 

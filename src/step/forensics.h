@@ -8,8 +8,8 @@
 
 namespace ravine {
 
-// Returns "weight 'NAME' holds nan at element 5" for the first weight of any rank that is not finite; "" if all are
-// finite. All ranks call it together. Host work, after a failure.
+// Looks for a weight that is not finite, on all ranks. Returns a text on the first one, "weight 'NAME' holds nan at
+// element 5"; "" if all are finite. All ranks call it together. Host work, after a failure.
 std::string bad_weight(StepEngine& engine);
 
 // Finds the kernel call that wrote the first NaN or infinity of a failed step. Returns it as the end of a sentence: ";

@@ -56,12 +56,13 @@ class LossScale {
   void move_window(bool overflow, bool grows);
   double scale_;
   int64_t step_, last_overflow_, left_;
-  // State of mindformers_adaptive. place_: index of the window in windows_; -1: the window is 1.
+  // The state of the rule mindformers_adaptive. windows_: the result of window_list. place_: index of the window in
+  // windows_; -1: the window is 1.
   std::vector<int64_t> windows_;
   int64_t window_ = 0, place_ = 0, growths_ = 0, overflows_ = 0;
 };
 
-// Returns the loss scale that the options set for this compute type; empty if losses are not scaled.
+// Makes the LossScale of a run from its options; empty if losses are not scaled with this compute type.
 std::optional<LossScale> loss_scale_of(const PrecisionOptions& options, DType compute);
 
 }  // namespace ravine

@@ -5,8 +5,8 @@
 
 namespace ravine {
 
-// Checks that dpo.reference, if set, is a folder with the same model as the run's; a UserError if it is not. Reads
-// headers only.
+// Checks that dpo.reference, if set, is a folder whose model has the same config as the trained model (its weights may
+// differ); a UserError if not. Reads headers only.
 void check_reference(const Config& config, const Model& model);
 
 }  // namespace ravine

@@ -14,7 +14,7 @@ namespace ravine {
 
 struct StepReport;
 
-// The result of a validation.
+// The result of a validation: mean loss over the validation data, counts, and duration.
 struct ValidationResult {
   double loss = 0;                                          // mean
   int64_t labels = 0;                                       // labels (or pairs) with a loss; 0: there is no loss
@@ -24,7 +24,7 @@ struct ValidationResult {
   std::vector<std::pair<std::string, double>> preferences;  // for train.objective=dpo, by name (step/preference.h)
 };
 
-// The functions of a run that hooks may call.
+// Base class that gives hooks access to a run: its config, log, validation and checkpoints.
 class RunView {
  public:
   virtual ~RunView() = default;
@@ -39,8 +39,8 @@ class RunView {
   virtual std::optional<ValidationResult> validate() = 0;
   virtual void follow(double validation_loss) = 0;  // gives the loss to a schedule that sets the learning rate by it
 
-  // Starts to save a checkpoint, which a background thread finishes. Waits for the previous checkpoint. All ranks call
-  // it together.
+  // Starts to save a checkpoint of `step`, which a background thread finishes. Waits for the previous checkpoint. All
+  // ranks call it together.
   virtual void save_checkpoint(int64_t step) = 0;
   // True if the checkpoint of `step`, the last step of the run, is complete. Waits for the checkpoint that is being
   // written. All ranks call it together.

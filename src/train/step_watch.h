@@ -5,7 +5,7 @@
 
 namespace ravine {
 
-// An observer of the steps of a run.
+// Base class of observers of the steps of a run (Trainer::watch).
 class StepWatch {
  public:
   virtual ~StepWatch() = default;

@@ -34,9 +34,10 @@ class Trainer : public RunView {
   // Reports all steps of the run to `watch`, which must outlive this. Called before run().
   void watch(StepWatch& watch) { watches_.push_back(&watch); }
 
-  // Runs to train.steps and writes train.output/model. train.exit_every or train.exit_minutes end the run earlier,
-  // after saving. A stop request throws Stopped after saving. A loss that is not finite is an Error that names the step
-  // (and the op, with train.find_nan). `stop` is read after every step; it must outlive the call. Called once.
+  // Trains: runs all steps up to train.steps and writes train.output/model. train.exit_every or train.exit_minutes end
+  // the run earlier, after saving. A stop request throws Stopped after saving. A loss that is not finite is an Error
+  // that names the step (and the op, with train.find_nan). `stop` is read after every step; it must outlive the call.
+  // Called once.
   void run(StopToken& stop);
   void run() { run(never_); }
 

@@ -21,8 +21,8 @@ void lora(Ctx& c, const Tensor& x, const Tensor& y, const LoraAdapters& adapters
 // recorded.
 void lora_of_rows(Ctx& c, const TensorView& x, const TensorView& y, std::span<Param* const> weights, Split split);
 
-// Returns h B^T in the residual type: an adapter's part of the output of an embedding. h [N, r] are rows of its A,
-// already scaled. B is [C, r], whole on every tensor rank.
+// Returns h B^T in the residual type: the addend of a LoRA adapter to the output of an embedding. h [N, r] are rows of
+// its A, already scaled. B is [C, r], whole on every tensor rank.
 Tensor low_rank_up(Ctx& c, const Tensor& h, Param& b);
 
 }  // namespace ravine

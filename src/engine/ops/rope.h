@@ -16,8 +16,8 @@ struct RopeTables {
   bool interleaved = false;
 };
 
-// Rotates dims [begin, begin + R) of each head of x [N, heads*D] in place, by the batch's positions. The tables must
-// outlive the backward pass. An Error if a position is beyond the table.
+// Applies RoPE: rotates dims [begin, begin + R) of each head of x [N, heads*D] in place, by the batch's positions. The
+// tables must outlive the backward pass. An Error if a position is beyond the table.
 void rope(Ctx& c, const Tensor& x, const RopeTables& tables, int64_t heads, int64_t begin = 0);
 
 }  // namespace ravine

@@ -29,14 +29,15 @@ double router_loss(const RouterLosses& losses, const RouterLoads& loads);
 struct Routes {
   Tensor slots, tokens, offsets;  // i32 [N,K], [R], [E+1]
   Tensor weights;                 // [R,1], in the type of statistics
-  // For rows received from other ranks (ops/expert_ranks.h): the number of rows from each rank, in order of ranks;
-  // most_of_source is the largest number that one rank may send. `offsets` is then [S,E/S+1], counted from the first
-  // row of each rank; slots and tokens are empty. Empty: the rows are this rank's own.
+  // sources: for rows received from other ranks (ops/expert_ranks.h), the number of rows from each rank, in order of
+  // ranks. most_of_source: the largest number that one rank may send. `offsets` is then [S,E/S+1], counted from the
+  // first row of each rank; slots and tokens are empty. Empty: the rows are this rank's own.
   std::vector<int64_t> sources{};
   int64_t most_of_source = 0;
 };
 
-// Returns x W^T in the type of statistics, from master weights: logits of a router [N,E], or of a gate [N,1].
+// Runs a linear layer in the type of statistics with the master weight: returns x W^T, the logits of a router [N,E], or
+// of a gate [N,1].
 Tensor wide_linear(Ctx& c, const Tensor& x, const Param& weight);
 
 // Chooses the experts of each token by the router's logits [N,E], which are equal on all tensor ranks. Gradients of the

@@ -3,9 +3,9 @@
 
 namespace ravine {
 
-// The collectives before and after products whose weights are cut over the tensor axis (Shoeybi et al. 2019, f and g).
-// enter: identity forward, sums the gradient backward. exit: sums forward, identity backward. With one rank both are
-// the identity.
+// tp_enter and tp_exit run the collectives before and after products whose weights are cut over the tensor axis
+// (Shoeybi et al. 2019, f and g). enter: identity forward, sums the gradient backward. exit: sums forward, identity
+// backward. With one rank both are the identity.
 //
 // With sequence parallelism (Korthikanti et al. 2022) the tokens of the residual stream are cut over the same ranks.
 // enter: gathers tokens forward, reduces the gradient to the local part backward. exit: the reverse.

@@ -30,8 +30,8 @@ struct PairPanels {
     for (int64_t c = 0; c < cols; c += kStripCols)
       pairs_transposed(from.at(c, 0), std::min(kStripCols, cols - c), rows, at + c * pairs, kStripCols);
   }
-  // Multiplies the left operand in `s` by columns [first, first + cols) of this operand, over rows from `row` on, into
-  // s.c. `row` is even; `first` is a multiple of 16.
+  // Runs a matrix product with this right operand: multiplies the left operand in `s` by columns [first, first + cols)
+  // of this operand, over rows from `row` on, into s.c. `row` is even; `first` is a multiple of 16.
   void product(Strip s, int64_t row, int64_t first, int64_t cols) const {
     for (int64_t c = first; c < first + cols; c += s.cols) {
       const int64_t in_panel = c % kStripCols;

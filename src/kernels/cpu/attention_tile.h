@@ -97,7 +97,8 @@ void scale_tile(float factor, int64_t rows, int64_t pitch, int64_t n, float* sco
 // Multiplies each row by its own factor: rows[i][0, n) *= factor[i]; if `divide`, divides by it.
 void scale_rows(float* rows, int64_t count, int64_t n, const float* factor, bool divide);
 
-// Sets masked entries of scores [q.count][kKeys] to -inf; keys from `key` on; keys <= kKeys.
+// Applies the mask to scores stored as [q.count][kKeys]: sets masked entries to -inf; keys from `key` on; keys <=
+// kKeys.
 void mask_rows(const AttentionShape& at, const QueryBlock& q, int64_t key, int64_t keys, float* scores);
 
 // The log of the sum of exponentials of each query, for the backward pass: its f32 value (lse), and the remainder
@@ -109,10 +110,10 @@ struct LogSums {
 void store_log_sum(const TensorView& lse, int64_t head, int64_t row, double value);
 double load_log_sum(const TensorView& lse, int64_t head, int64_t row);
 
-// Replaces scores by p = e^(score - lse), and dp by the gradient of the scores, p * (dp - delta); both
-// [queries][kKeys], rounded to `type`. `keys` is rounded up to a multiple of 16. With a cap (0: none) the gradient is
-// multiplied by its derivative. With `dropped` (null: none) p and dp pass through dropout. `key`, a multiple of 4, is
-// the index of the first key in the segment.
+// Runs the backward pass of the softmax on a tile: replaces scores by the probabilities p = e^(score - lse), and dp by
+// the gradient of the scores, p * (dp - delta); both [queries][kKeys], rounded to `type`. `keys` is rounded up to a
+// multiple of 16. With a cap (0: none) the gradient is multiplied by its derivative. With `dropped` (null: none) p and
+// dp pass through dropout. `key`, a multiple of 4, is the index of the first key in the segment.
 void softmax_gradient(int64_t queries, int64_t keys, float* scores, float* dp, const LogSums& sums, const float* delta,
                       DType type, float cap, const DroppedRows* dropped, int64_t key);
 
@@ -124,7 +125,7 @@ void row_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t 
 void check_attention(const char* op, const AttentionShape& at, const TensorView& q, const TensorView& k, const TensorView& v,
                      const TensorView& lse);
 
-// Calls f(from, to) for each run of rows of [0, rows) that belong to no segment's queries.
+// Calls f(from, to) for each range of rows of [0, rows) that are queries of no segment (padding).
 template <class F>
 void each_gap(const AttentionShape& at, int64_t rows, F&& f) {
   std::vector<std::pair<int64_t, int64_t>> covered;

@@ -22,11 +22,12 @@ float bf16_dot_loop(int64_t rounds);
 
 // pairs_of_rows stores pair(k / 2, j) of from [k, j] at to[k / 2 * ld + j].
 void pairs_of_rows(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld);
-// Stores pair(k / 2, j) of from [k, j] at to[j / 6 * ld + k / 2 * 6 + j % 6]; ld as for pack_sixes.
+// Packs pairs of neighbouring rows in groups of six columns: stores pair(k / 2, j) of from [k, j] at to[j / 6 * ld + k
+// / 2 * 6 + j % 6]; ld as for pack_sixes.
 void pairs_of_rows_in_sixes(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld);
-// Stores pair(j, k / 2) of from [j, k] at to[j * ld + k / 2].
+// Packs pairs of neighbours in a row: stores pair(j, k / 2) of from [j, k] at to[j * ld + k / 2].
 void pairs_along_rows(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld);
-// Stores pair(j, k / 2) of from [j, k] at to[k / 2 * ld + j].
+// Packs pairs of neighbours in a row, transposed: stores pair(j, k / 2) of from [j, k] at to[k / 2 * ld + j].
 void pairs_transposed(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld);
 // As pairs_of_rows_in_sixes, from bf16 values stored as f32; row k is at from + k * stride; ld >= 6 * ceil(rows / 2).
 // Up to 16 floats after a row or after the last six are read or written.

@@ -17,7 +17,7 @@ class FirstUse {
 
   bool done(int64_t i) const { return states_[i].load(std::memory_order_relaxed) == kDone; }
 
-  // Runs `work` for task i unless it is done; returns when it is done. `work` must not throw.
+  // Runs `work` for task i, unless another thread does or did it; returns when the task is done. `work` must not throw.
   template <class F>
   void operator()(int64_t i, F&& work) const {
     std::atomic<int32_t>& state = states_[i];

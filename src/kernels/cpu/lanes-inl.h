@@ -32,7 +32,7 @@ inline constexpr F32 f32s;
 inline constexpr Bits32 bits32;
 inline constexpr int64_t kLanes = hn::MaxLanes(F32());
 
-// The lanes of a vector that are used: all of them, or the first n at the end of a row.
+// Full and Part select the lanes of a vector that are used: all of them, or the first n at the end of a row.
 struct Full {};
 struct Part {
   int64_t n;
@@ -135,7 +135,8 @@ HWY_INLINE void each_vector(int64_t n, F f) {
   if (i < n) f(i, Part{n - i});
 }
 
-// Folds [0, n) with four running vectors: acc = f(acc, i, part), joined by `join`. The order depends on n only.
+// Reduces the elements [0, n) to one vector, with four running vectors: acc = f(acc, i, part), joined by `join`. The
+// order depends on n only.
 template <class F, class J>
 HWY_INLINE Lanes fold(int64_t n, Lanes start, F f, J join) {
   Lanes a0 = start, a1 = start, a2 = start, a3 = start;

@@ -43,7 +43,7 @@ void round_run(float* x, int64_t n, DType type);
 // Rounds f32 values to bf16, and stores them as bf16 at the beginning of the memory of x.
 void narrow_run(float* x, int64_t n);
 
-// Hands out 64-byte aligned parts of a workspace, and counts their bytes.
+// Divides a workspace into 64-byte aligned parts, and counts their bytes.
 class Scratch {
  public:
   explicit Scratch(void* memory)

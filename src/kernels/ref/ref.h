@@ -31,7 +31,8 @@ void store(const double* in, const TensorView& v, int64_t row, int64_t col, int6
 std::vector<double> load_row(const TensorView& v, int64_t row = 0);
 void store_row(const std::vector<double>& in, const TensorView& v, int64_t row = 0);
 
-// A view as doubles: in place if it is f64, else converted. Must not outlive the view.
+// The elements of a view as doubles: the memory of the view if it is f64, else a converted copy. Must not outlive the
+// view.
 class Doubles {
  public:
   explicit Doubles(const TensorView& v);

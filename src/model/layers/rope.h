@@ -67,7 +67,7 @@ class RopeTable {
 
   RopeSettings settings_;
   Storage memory_, far_memory_;
-  // dynamic: the latest tables, with as many rows as `near`
+  // dynamic: the latest tables by sequence length, each with as many rows as `near`.
   std::map<int64_t, Storage> of_lengths_;
   RopeTables tables_;
 };
