@@ -41,8 +41,8 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t sample_count() const = 0;  // returns the number of samples in an epoch, empty samples included
-  // Returns the number of samples in an epoch that hold data. It is below sample_count() if data.pass_end fills the
-  // last step of an epoch with empty samples.
+  // Returns the number of samples in an epoch that hold data. The number is below sample_count() if data.pass_end fills
+  // the last step of an epoch with empty samples.
   virtual int64_t row_count() const { return sample_count(); }
   virtual int64_t columns() const = 0;      // number of columns of every sample: its length in tokens
   virtual int64_t token_count() const = 0;  // number of tokens in an epoch

@@ -43,8 +43,8 @@ DataFingerprint fingerprint_of(const DataOptions& data, const Tokenizer* tokeniz
 // blend, sources may be added and removed, if at least one is known and no known path has other contents.
 void refuse_other_data(const Json& was, const DataFingerprint& now, const std::string& checkpoint);
 
-// Compares the data options of a checkpoint's fingerprint `was` with those of the resumed run. Returns a text for each
-// key of the data section whose value differs: "data.pack (was true, is false)".
+// Compares the data options of a checkpoint's fingerprint `was` with the data options `now` of the resumed run. Returns
+// a text for each key of the data section whose value differs: "data.pack (was true, is false)".
 std::vector<std::string> other_data_options(const Json& was, const DataFingerprint& now);
 
 }  // namespace ravine

@@ -32,8 +32,8 @@ bool holds_share(const std::vector<DocumentSize>& documents, const HeldOut& plan
 
 // Returns the byte offset at which a document is cut if about its last `tail` bytes are held out. The cut is after a
 // blank line, else after a line, a space or a character. Of several such offsets, the nearest to size - tail is taken.
-// Between tail / 2 and 2 tail bytes follow the cut. The result is above 0 and below the size. It is 0 if there is
-// no such offset, for example in a document of one character.
+// Between tail / 2 and 2 tail bytes follow the cut. The result is above 0 and below the size. The result is 0 if there
+// is no such offset, for example in a document of one character.
 int64_t held_out_begin(std::string_view text, int64_t tail);
 
 }  // namespace ravine

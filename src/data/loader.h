@@ -51,7 +51,7 @@ struct LoaderOptions {
   int64_t global_batch = 1, micro_batch = 1;  // in sequences; micro_batch divides global_batch
   int64_t first_step = 0;                     // the step to begin at or to resume from, from 0
   int64_t prefetch = 4;                       // micro batches to prepare ahead; one step at least
-  std::vector<int64_t> skip_steps;            // steps without batches, counted from 1; the other steps keep their batches
+  std::vector<int64_t> skip_steps;            // steps without batches, from 1; other steps keep their batches
   // rank, ranks: this data rank, from 0, and the number of data ranks. Each takes an equal number of the micro batches
   // of a step: consecutive ones, or with round_robin every ranks-th one. So all ranks together see the same micro
   // batches for any number of ranks.
@@ -68,7 +68,7 @@ std::vector<int64_t> share_of_rank(const LoaderOptions& options, int64_t micro_b
 // micro_batch samples in each. step: from 0.
 StepBatches make_step(const Dataset& data, const LoaderOptions& options, int64_t step);
 
-// Returns an upper bound of the memory, in bytes, of the batches that a Loader holds. These are the steps prepared
+// Returns an upper bound of the memory, in bytes, of the batches that a Loader holds. Counted are the steps prepared
 // ahead (at least `prefetch` micro batches, in whole steps of `micro_batches`), the step in preparation, and the step
 // in use. rows, columns: shape of a micro batch.
 int64_t loader_bytes(int64_t prefetch, int64_t micro_batches, int64_t rows, int64_t columns);

@@ -15,7 +15,7 @@ struct RecordOptions {
   std::string asked_by = "data.text_key";   // option or flag that names the fields, for messages
   bool whole_text = false;                  // true: a .txt file is one record; false: each line is a record
   int64_t max_record = int64_t{256} << 20;  // largest size of a record in bytes; a larger record is a UserError
-  std::string member;                       // for a .json file with a single object: the member with the records; "": none
+  std::string member;                       // in a .json file with one object: the member with the records; "": none
   int64_t first = 0, end = -1;              // records [first, end) are read, counted from 0; end -1: to the last
   bool lines = false;                       // true: the file is text, whatever its suffix, and each line is a record
 };

@@ -13,8 +13,8 @@ void refuse_other_bytes(std::string_view begin, const std::string& path);
 // of a gzip, zstd, xz, zip, PDF or parquet file.
 void refuse_other_kind(const std::string& path);
 
-// Returns the advice of a message that a text is not UTF-8: the command that converts the file at `path` if `text`
-// looks like a known encoding (GB18030 for Chinese), else how to find out the encoding.
+// Returns the advice of a message that a text is not UTF-8. If `text` looks like a known encoding (GB18030 for
+// Chinese), it is the command that converts the file at `path`; else it says how to find out the encoding.
 std::string encoding_advice(std::string_view text, const std::string& path);
 
 // Throws a UserError that a text is not UTF-8. It names `where` and has encoding_advice().

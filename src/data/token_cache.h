@@ -22,8 +22,8 @@ uint64_t chats_key(const std::vector<std::string>& files, const Tokenizer& token
 uint64_t pairs_key(const std::vector<std::string>& files, const Tokenizer& tokenizer, const PairEncoder& encoder,
                    const ChatSetOptions& options);
 
-// Return the tokens that the cache in `folder` has under a key; nothing if the entry is missing or damaged. They are
-// equal to the result of tokenize_files, read_chats or read_pairs for these files.
+// Return the tokens that the cache in `folder` has under a key; nothing if the entry is missing or damaged. The tokens
+// are equal to the result of tokenize_files, read_chats or read_pairs for these files.
 std::optional<TokenizedFiles> load_tokens(const std::string& folder, uint64_t key, const std::vector<std::string>& files,
                                           const Tokenizer& tokenizer);
 std::optional<ChatSet> load_chats(const std::string& folder, uint64_t key, const std::vector<std::string>& files,
@@ -41,8 +41,8 @@ struct TokensInUse {
   ChatFormat format = ChatFormat::alpaca;
 };
 
-// Writes tokens to the cache in `folder`, which is created: those that are `fresh`. Entries with other keys than those
-// of `tokens` are removed; other files in the folder stay. A full disk is a DiskFull; the run can continue without the
+// Writes tokens to the cache in `folder`, which is created: those that are `fresh`. Entries whose keys are not in
+// `tokens` are removed; other files in the folder stay. A full disk is a DiskFull; the run can continue without the
 // cache.
 void save_tokens(const std::string& folder, std::vector<TokensInUse>& tokens);
 

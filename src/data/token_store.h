@@ -33,8 +33,8 @@ class TokenDocuments {
 size_t held_capacity(size_t have, size_t more, size_t width, const std::string& where);
 
 // Reserves memory in a vector for `more` further elements. It reserves twice the size, or only slightly more than
-// needed if memory is short. If even this is not free, it throws a UserError that names `where`, the size of the vector
-// and the free memory in bytes, before the system runs out of memory.
+// needed if memory is short. If even this is not free, it throws a UserError before the system runs out of memory. The
+// error names `where`, the size of the vector and the free memory in bytes.
 template <class T>
 void grow_held(std::vector<T>& held, size_t more, const std::string& where) {
   if (held.size() + more <= held.capacity()) return;

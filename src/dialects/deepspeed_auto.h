@@ -22,7 +22,7 @@ struct TrainerFacts {
   std::optional<int64_t> columns;                 // length of the rows in a file of fixed batches
   std::optional<int64_t> samples;                 // number of samples in one epoch of the training data
   std::optional<bool> ordered;                    // true if the parameter order in DeepSpeed's files is known
-  bool own_form = false;                          // true: the output folder has a run with checkpoints of Ravine's format
+  bool own_form = false;                          // true: the output folder has a run with Ravine's checkpoints
   std::optional<int64_t> resumed;                 // step of the Trainer's checkpoint to resume from
   bool runs = false;                              // true: the job runs; false: it is only explained or printed
   TransformersVersion version = TransformersVersion::v4_37;

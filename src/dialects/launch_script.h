@@ -24,7 +24,7 @@ PlacedWord known_word(const LaunchScript& script, const ScriptWord& word);
 struct LaunchedProgram {
   PlacedWord program;             // "tasks/evaluation/evaluation_llama.py"
   std::vector<PlacedWord> flags;  // the words after it
-  int64_t ranks = 0;              // number of processes that the launcher starts, over all machines; 1 without a launcher
+  int64_t ranks = 0;              // number of processes on all machines that the launcher starts; 1 without one
 };
 // Returns the training program that a script starts by python, torchrun, deepspeed, mpirun, srun and the like, or
 // directly. If it starts several programs, program number script.launch is returned; without a number a UserError lists

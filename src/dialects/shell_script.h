@@ -26,7 +26,7 @@ struct LaunchScript {
   std::map<std::string, ScriptWord> environment;  // variables for its programs, in addition to this process's
   std::vector<ScriptWord> missing;                // files that it sources or starts and that do not exist
   ScriptWord ended;                               // the `exit` that ends the script; its line is 0 if there is none
-  int64_t launch = 0;                             // number of the launch that the user has chosen, from 1; 0: none chosen
+  int64_t launch = 0;                             // number of the launch that the user chose, from 1; 0: none
   int64_t steps = 0, spent = 0;                   // number of followed commands; bytes of expanded words
   int depth = 0;                                  // nesting of the command that is followed now
 };

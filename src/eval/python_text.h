@@ -12,7 +12,7 @@ namespace ravine {
 inline std::string_view strip(std::string_view text) { return strip_right(strip_left(text)); }  // str.strip()
 int64_t count_characters(std::string_view text);                                                // len()
 std::string capitalise(std::string_view text);  // str.capitalize() for ASCII; other letters stay unchanged
-std::string without(std::string_view text, std::string_view characters);  // the text with these ASCII characters removed
+std::string without(std::string_view text, std::string_view characters);  // removes these ASCII characters
 std::string_view first_line(std::string_view text);                       // split("\n")[0]
 
 }  // namespace ravine

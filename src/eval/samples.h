@@ -15,8 +15,8 @@ namespace ravine {
 // The file samples_TASK.jsonl of a task: one line per answered item. Lines are appended while the task runs.
 class SampleFile {
  public:
-  // Opens FOLDER/samples_TASK.jsonl, or creates it. Existing lines must be those of the first items, in order, by id
-  // and prompt; a difference is a UserError. An incomplete last line of a killed run is removed.
+  // Opens FOLDER/samples_TASK.jsonl, or creates it. Existing lines must be the samples of the first items, in order, by
+  // id and prompt; a difference is a UserError. An incomplete last line of a killed run is removed.
   SampleFile(const std::string& folder, const std::string& task, const std::vector<Item>& items);
 
   size_t size() const { return lines_.size(); }

@@ -42,7 +42,7 @@ const std::vector<Task>& all_tasks();
 // protocol is a UserError that names the protocol it has.
 const Task& find_task(const std::string& name, Protocol protocol);
 
-// Return the items of a task from a data folder. They are in the files of src/eval/tasks/.
+// Return the items of a task from a data folder. The functions are in the files of src/eval/tasks/.
 std::vector<Item> load_boolq(const std::string& data, const TaskOptions& options);
 std::vector<Item> load_mmlu(const std::string& data, const TaskOptions& options);
 std::vector<Item> load_gsm8k(const std::string& data, const TaskOptions& options);

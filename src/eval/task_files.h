@@ -13,8 +13,8 @@ struct TaskFile {
   std::string subject;  // the text that matched * in the pattern; without a *: the file name up to its first '.'
 };
 
-// Returns the data files of a benchmark, sorted by name: those of the first pattern that matches any file. A pattern is
-// a path with one * in it ("test/*_test.csv"). It is relative to DATA/TASK, or to DATA if DATA/TASK does not exist.
+// Returns the data files of a benchmark, sorted by name. The first pattern that matches any file selects the files. A
+// pattern is a path with one * in it ("test/*_test.csv"). Its folder is DATA/TASK, or DATA if DATA/TASK does not exist.
 // Names may also end in .gz, .zst or .xz. No file is a UserError that names patterns and folder.
 std::vector<TaskFile> find_task_files(const std::string& data, const std::string& task,
                                       const std::vector<std::string>& patterns);

@@ -42,11 +42,11 @@ namespace ravine {
 // bounds; null: no steps were repeated.
 Comparison compare_dumps(Dump a, Dump b, const Substituted* substituted = nullptr);
 // Compares the tensors of two files of `ravine trace`, safetensors files, or folders of .npy files (named_tensors.h).
-// Tensors are paired by name. Calls are unknown, so the culprit is the first tensor in the order of the forward pass
-// that differs by more than 256 u, where u is the unit roundoff of its type.
+// Tensors are paired by name. Calls are unknown. So the culprit is the first tensor, in the order of the pass, that
+// differs by more than 256 u; u is the unit roundoff of its type.
 Comparison compare_traces(const std::string& a, const std::string& b);
 
-// Returns the result of a comparison as a JSON object with the fields equal, verdict, culprit (the first of culprits),
+// Returns the result of a comparison as a JSON object. Its fields are equal, verdict, culprit (the first of culprits),
 // culprits, pairs, unmatched, damaged_lines, bitwise_equal, layouts_differ, substituted, by_spread, inherits (calls
 // that substitution cleared).
 Json comparison_json(const Comparison& c);

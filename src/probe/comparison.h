@@ -50,7 +50,7 @@ struct ComparedPair {
   double own = 0, inherited = 0;      // bounds of `error`; 0 for inputs
   bool judged = false;                // true if the error must be within own + inherited
   std::optional<PairErrors> exact;    // the differences of elements; set if the values of both tensors are stored
-  std::optional<DumpRecord> made_by;  // for an input: the output of the call that made it, if only one dump has this call
+  std::optional<DumpRecord> made_by;  // for an input: output of the call that made it, if only one dump has it
   bool made_in_b = false;             // true: the call of `made_by` is in dump B; false: in A
   bool rewired = false;               // true: an input that different calls made in the two dumps
   bool by_setting = false;            // true: a number in the call's formula differs (DumpRecord::settings)
@@ -96,12 +96,12 @@ struct Comparison {
   // The phases (of a rank and step) without any partner in the other dump, as text. No later pair covers them, so the
   // dumps then do not agree.
   std::vector<std::string> uncovered;
-  std::vector<Culprit> culprits;      // in the order of the run; one for all calls of an op with the same fault
-  std::string inherited_from;         // the first differing input that no call has made, if there are no culprits; else ""
-  int64_t by_spread = 0;              // number of pairs with a bound from perturbation (spread.h)
-  int64_t substituted = 0;            // number of pairs that substitution has decided
-  std::vector<std::string> inherits;  // as text: calls above their bounds whose errors come only from their inputs
-  std::string verdict;                // the result as text: three sentences, and one on damaged lines if there are any
+  std::vector<Culprit> culprits;              // in the order of the run; one for all calls of an op with the same fault
+  std::string inherited_from;                 // if there are no culprits: the first differing input made by no call
+  int64_t by_spread = 0;                      // number of pairs with a bound from perturbation (spread.h)
+  int64_t substituted = 0;                    // number of pairs that substitution has decided
+  std::vector<std::string> inherits;          // as text: calls above their bounds whose errors come only from their inputs
+  std::string verdict;                        // the result as text: three sentences, and one on damaged lines if there are any
   int64_t equal_bits = 0, equal_figures = 0;  // numbers of pairs with equal bits, and with equal rough figures
   bool of_modules = false;                    // true: at least one dump is of another program (dump_kinds.h)
   bool own_names = false;                     // true: both dumps are of another program, under its own names

@@ -21,8 +21,8 @@ Culprit culprit_of(const ComparedPair& p, bool given, const RankDump& a, const R
 // increased, and the earlier of the two in the run is kept.
 void add_culprit(std::vector<Culprit>& to, Culprit c);
 
-// Removes a culprit if an earlier culprit of its rank is a module inside it (the longer path): the output of the outer
-// module then shows the fault of the inner one.
+// Removes a culprit if an earlier culprit of its rank is a module inside it (with a longer path). The output of the
+// outer module shows the fault of the inner one.
 void drop_modules_around(std::vector<Culprit>& culprits);
 
 }  // namespace ravine

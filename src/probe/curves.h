@@ -26,8 +26,8 @@ struct CurveOptions {
   std::string compute;  // the compute type of the runs; "": the type that the curves name, else bf16
 };
 
-// A limit that another program or guide sets for such a comparison, with the measured value. It is reported, but does
-// not change the verdict. who: the program or guide; what: the quantity.
+// A limit that another program or guide sets for such a comparison, with the measured value. The rule is reported, but
+// does not change the verdict. who: the program or guide; what: the quantity.
 struct CurveRule {
   std::string who, what;
   double measured = 0, limit = 0;
@@ -50,10 +50,10 @@ struct CurveVerdict {
   // The steps after 50.
   struct Late {
     int64_t steps = 0, from = 0;  // number of steps, 0 if they are too few to judge; the first of them
-    double band = 0, most = 0;    // allowed and largest smoothed difference of losses; `most` is signed, at step most_at
+    double band = 0, most = 0;    // allowed and largest smoothed difference; `most` is signed, at step most_at
     int64_t most_at = 0;
     double mean = 0, error = 0;         // mean difference over the last third; half width of its 95 % interval
-    double drift = 0, drift_error = 0;  // rise of a fitted straight line over these steps; half width of its 95 % interval
+    double drift = 0, drift_error = 0;  // rise of a fitted straight line; half width of its 95 % interval
     double noise_ratio = 0;             // mean |a - b| / mean |b - c|, where c are repeats of run b; 0: no repeats
     bool in_band() const { return std::abs(most) <= band; }
     bool centred() const { return std::abs(mean) <= std::max(error, 0.1 * band); }

@@ -41,11 +41,11 @@ struct RunBits {
 };
 
 // Compares two runs bit for bit. name: of the case. a, b: both have the same steps and tensors. hashes: the checksums
-// of b's kernel calls, which were compared with those of a.
+// of b's kernel calls, which were compared with the checksums of a's calls.
 DeterminismCase compare_runs(const std::string& name, const RunBits& a, const RunBits& b, const OpHashes& hashes);
 
-// Checks that a run is deterministic: runs a short training with `config`, then again in several cases (other threads,
-// recomputation, a resume, ..), and returns the comparison of each case with the first run. `done` is called after each
+// Checks that a run is deterministic. Runs a short training with `config`, then again in several cases (other threads,
+// recomputation, a resume, ..). Returns the comparison of each case with the first run. `done` is called after each
 // case. Without data.train the tokens are random. Keeps no weights. Memory is needed for one run at a time. The thread
 // count is restored at the end.
 std::vector<DeterminismCase> check_determinism(const Config& config, Backend backend, const DeterminismOptions& options,

@@ -31,7 +31,7 @@ struct LayoutResult {
   std::string name;                                  // "data 2 x pipeline 2, ZeRO 1"
   bool bitwise = true;                               // true if equal bits are required
   bool losses = true, norms = true, weights = true;  // true if equal bit for bit
-  // Relative difference in the first step: the larger one of those of loss and gradient norm.
+  // Relative difference in the first step: the larger one of loss and gradient norm.
   double difference = 0;
   double bound = 0;   // largest allowed `difference` if not `bitwise`
   std::string first;  // the first difference, as text

@@ -27,8 +27,8 @@ struct ModuleTensors {
   std::function<std::span<const std::byte>(const StoredPart&)> fetch;
 };
 
-// Appends to `to` the records of Ravine's calls that one step of another program's modules corresponds to. Their order
-// is that of the run: forward passes, then backward passes, of all micro batches. Each stored tensor is read once.
+// Appends to `to` the records of Ravine's calls that one step of another program's modules corresponds to. The order is
+// the order of the run: forward passes, then backward passes, of all micro batches. Each stored tensor is read once.
 void add_module_calls(const ModuleTensors& tensors, std::vector<DumpRecord>& to);
 
 // Returns a record of one tensor of a call. of: the record without tensor. parts: the tensor, or several of one type

@@ -27,8 +27,8 @@ namespace ravine {
 // The bound of a tensor's error by perturbation, in multiples of its measured spread.
 inline constexpr double kOfSpread = 8;
 
-// Moves each element of all parameters of a model up or down by a unit in the last place of the type `unit`: multiplies
-// it by 1 + epsilon or 1 - epsilon. Parameters in blocks of 4 bits are not changed.
+// Moves each element of all parameters of a model up or down by a unit in the last place of the type `unit`. The factor
+// is 1 + epsilon or 1 - epsilon. Parameters in blocks of 4 bits are not changed.
 void move_parameters(WeightSource& store, DType unit);
 
 // An observer that measures the spread of tensors of two dumps: how much they change if all parameters are moved by a

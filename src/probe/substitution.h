@@ -32,13 +32,13 @@ struct Substituted {
   std::map<std::string, GeneratedError> a, b;  // by output: the error of dump A and B against Ravine's kernel
   std::map<std::string, double> spread;        // by output or input: its relative change by perturbation (spread.h)
   static std::string key_on(int rank, const DumpRecord& r) { return fmt::format("{}/{}", rank, r.key()); }
-  // Return the results as JSON, and add those of another rank's JSON, for messages between ranks.
+  // Return the results as JSON, and add the results in the JSON of another rank. Used for messages between ranks.
   Json json() const;
   void add(const Json& of_a_rank);
 };
 
-// An observer of a run that repeats the steps of two dumps. It runs each call's kernel on the inputs in each dump, and
-// compares the results with the outputs in the dump.
+// An observer of a run that repeats the steps of two dumps. The observer runs each call's kernel on the inputs in each
+// dump, and compares the results with the outputs in the dump.
 class Substitution : public StepWatch, public Observer {
  public:
   // Both dumps must have the same layout (same_layout in whole_run.h). Dumps and `found` must outlive this object.

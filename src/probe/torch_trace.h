@@ -17,8 +17,8 @@ bool is_torch_trace(const std::string& folder);
 // UserError.
 Dump read_torch_trace(const std::string& folder);
 
-// Changes the records of Ravine's updates so that they can be compared with a trace of another program: copies the
-// settings of each update (learning rates, betas, decay) to the `state` records of its parameters.
+// Copies the settings of each update (learning rates, betas, decay) to the `state` records of its parameters. Called
+// for a dump of Ravine that is compared with a trace of another program, which has the settings there.
 void tell_settings_of_parameters(RankDump& rank);
 
 }  // namespace ravine

@@ -34,8 +34,8 @@ struct HttpAnswer {
   std::vector<std::pair<std::string, std::string>> headers;  // further headers
   // If set, sends the answer in pieces instead of `body`: it is called once, and calls send() for each piece.
   std::function<void(const HttpSend& send)> stream;
-  // A piece without content for the format of `stream`. It is sent to find out if a client that has closed its sending
-  // side still reads.
+  // A piece without content for the format of `stream`. The server sends it to find out if a client that has closed its
+  // sending side still reads.
   std::string probe;
   bool closes = false;  // true: the server closes the connection after the answer
 };

@@ -23,8 +23,8 @@ struct StoredDocuments {
   void add(TokenType type, std::span<const int32_t> ids, std::span<const int32_t> lengths, const std::string& where);
 };
 
-// The writer of one pair of token files, .bin and .idx. It writes tokens and lengths to files of a work folder as they
-// are added. So the memory does not grow with the data, and after a kill a new writer can continue after the last
+// The writer of one pair of token files, .bin and .idx. The writer adds tokens and lengths to files of a work folder as
+// they are added. So the memory does not grow with the data, and after a kill a new writer can continue after the last
 // flush(). publish() gives the files their final names. Not thread-safe.
 class IndexedWriter {
  public:
@@ -44,8 +44,8 @@ class IndexedWriter {
   // empty.
   void add_stored(std::span<const std::byte> tokens, std::span<const int32_t> lengths, std::span<const int8_t> modes = {});
   void end_document();
-  // Appends all documents of a token file. It must have the type of the writer, and modes if and only if the writer has
-  // modes.
+  // Appends all documents of a token file. The file must have the type of the writer, and modes if and only if the
+  // writer has modes.
   void add_file(const IndexedFile& file);
 
   // Writes the buffered data to the files in the work folder, and returns their sizes. to_disk: also waits until the

@@ -59,9 +59,9 @@ class ChatEncoder {
   // all, is a UserError.
   ChatEncoder(const Tokenizer& tokenizer, std::shared_ptr<const ChatTemplate> chat, LossOn loss);
 
-  // Encodes a conversation. If it has no answer to learn, no id is marked as learned. These are UserErrors that name
-  // `where` and the message: a role that is neither usual nor named by the template; a conversation that the template
-  // refuses; an answer that cannot be found in the rendered text with its tool calls and an end token.
+  // Encodes a conversation. If it has no answer to learn, no id is marked as learned. UserErrors name `where` and the
+  // message: a role that is neither usual nor named by the template; a conversation that the template refuses; an
+  // answer that cannot be found in the rendered text with its tool calls and an end token.
   EncodedChat encode(const Conversation& conversation, const std::string& where) const;
 
   int32_t end_token() const { return end_.id; }  // id of the token with which a trained model ends an answer

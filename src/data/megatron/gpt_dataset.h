@@ -24,7 +24,7 @@ struct GptOptions : MegatronOptions {
   bool partial_valid = false;  // core: the validation split includes its last, padded sample
   bool extra_token = true;     // false (core): samples of S tokens without overlap; the last column predicts nothing
   int64_t vocabulary = 0;      // token ids must be below it (opening checks some of them); 0: any id is allowed
-  std::string tokenizer;       // core: the tokenizer's identifiers (GptDescription::tokenizer), for names of index files
+  std::string tokenizer;       // core: identifiers of the tokenizer (GptDescription::tokenizer), for index files
 };
 
 // A sample as Megatron's loader returns it. Padding has token 0, label 0 and loss mask 0.

@@ -47,7 +47,7 @@ struct GptDescription {
 // empty. Any other text is a UserError.
 std::string tokenizer_identity(const std::string& text);
 
-// Returns a description as the JSON text of Megatron, whose MD5 checksum names the index files. It is written as by
+// Returns a description as the JSON text of Megatron, whose MD5 checksum names the index files. The format is that of
 // Python's json.dumps(indent=4).
 std::string describe(const GptDescription& d);
 // Returns the JSON text that describes a blend, whose MD5 checksum names its index files. datasets: the JSON texts of

@@ -29,9 +29,9 @@ std::vector<int32_t> build_document_index(int64_t first, int64_t last, const Epo
 // counted too; the number is then computed in single precision, as in Megatron.
 int64_t sample_count(int64_t tokens, const EpochPlan& plan, int64_t length, int extra, bool partial);
 
-// Returns the sample index of a GPT dataset: the begin of each sample and the end of the last, as samples + 1 pairs of
-// an index in `documents` and a token offset in this document. documents: the document index. lengths: tokens of all
-// documents as int32, not aligned. The caller checks that every document is in range.
+// Returns the sample index of a GPT dataset: the begin of each sample, and the end of the last. The result is samples +
+// 1 pairs of an index in `documents` and a token offset in this document. documents: the document index. lengths:
+// tokens of all documents as int32, not aligned. The caller checks that every document is in range.
 std::vector<int32_t> build_sample_index(std::span<const std::byte> lengths, std::span<const int32_t> documents, int64_t samples,
                                         int64_t length, int extra);
 

@@ -7,9 +7,9 @@
 
 namespace ravine {
 
-// Returns the order of the sequences [range.begin, range.end) as their numbers. They are repeated until there are more
-// than `samples` of them, and each repetition is shuffled by numpy's RandomState(seed). samples below 0: one epoch.
-// Source: modellink/data/decoder_packed_mtf_dataset.py.
+// Returns the order of the sequences [range.begin, range.end) as their numbers. The sequences are repeated until there
+// are more than `samples` of them, and each repetition is shuffled by numpy's RandomState(seed). samples below 0: one
+// epoch. Source: modellink/data/decoder_packed_mtf_dataset.py.
 std::vector<int64_t> build_instruction_order(SplitRange range, int64_t samples, uint32_t seed);
 
 // Opens the instruction files in options.train and options.valid in ModelLink's order. If options.valid is empty, train

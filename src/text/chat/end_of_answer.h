@@ -10,7 +10,7 @@ namespace ravine {
 
 // The token with which a model that was trained with a chat template ends an answer: the result of end_of_answer().
 struct EndOfAnswer {
-  std::string text;  // the end token as the template writes it; "": the template has none, and `id` is the tokenizer's eos
+  std::string text;  // the end token as the template writes it; "": it writes none, and `id` is the tokenizer's eos
   int32_t id = -1;   // id of the end token
 };
 

@@ -52,7 +52,7 @@ class Run {
   void call_block(const Node& n, Scope& s, std::string& out);
   void assign(const Node& target, Value v, Scope& s);
   Value iterable(const Node& n, Scope& s);
-  Value elements(const Node& n, Value over, Scope& s);     // the elements of `over` that satisfy the condition of loop n
+  Value elements(const Node& n, Value over, Scope& s);     // elements of `over` that satisfy the condition of loop n
   void repeat(const Node& n, Scope& s, Namespace& space);  // sets Loop::again of a recursive loop
   void for_block(const Node& n, Scope& s, std::string& out, Value over);
   // Renders a loop from its element i on. If the loop has no elements, its else part is rendered.

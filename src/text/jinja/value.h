@@ -134,7 +134,7 @@ class Value {
   const Function& function() const { return *held<std::shared_ptr<const Function>>(); }
   const std::string& undefined_name() const { return held<Undefined>().name; }
   int depth() const { return depth_; }         // number of levels of nested lists and dicts; 0 for a number
-  bool same_object(const Value& other) const;  // for lists and dicts: true if both are the same object, as Python's `is`
+  bool same_object(const Value& other) const;  // lists, dicts: true if both are the same object, as Python's `is`
 
  private:
   // Returns the value as a T. A value of another type is a TemplateError.

@@ -55,8 +55,8 @@ class Regex {
   std::string where_, shown_;
 };
 
-// Calls f(begin, end) for each match of a regular expression in a text, in order and without overlaps, as Rust's
-// onig::FindMatches: an empty match directly after the previous match is skipped.
+// Calls f(begin, end) for each match of a regular expression in a text, in order and without overlaps. As in Rust's
+// onig::FindMatches, an empty match directly after the previous match is skipped.
 template <class F>
 void each_match(const Regex& regex, std::string_view text, RegexScratch& scratch, F&& f) {
   size_t from = 0, last = SIZE_MAX, begin = 0, end = 0;
