@@ -7,7 +7,7 @@
 
 namespace ravine {
 
-// parse_boolq: "T" if the text begins with yes, "F" if it begins with no, in upper or lower case.
+// Returns "T" if the text begins with yes, "F" if it begins with no, in upper or lower case; else "".
 std::string parse_boolq(std::string_view output);
 // Returns the last letter of A to D that is before a full stop in the first line; else the first letter of the line if
 // it is one of A to D; else "".
