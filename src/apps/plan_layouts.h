@@ -8,7 +8,7 @@
 
 namespace ravine {
 
-// The input of the functions below: model, options and the machine to plan for.
+// The input of a plan (print_layouts, print_decision, estimate_of): model, options and the machine to plan for.
 struct PlanFor {
   Model& model;
   const Config& config;

@@ -29,7 +29,7 @@ struct OptimizerTraits {
 const OptimizerTraits& traits_of(OptimizerType type);
 const std::vector<OptimizerTraits>& optimizer_traits();
 
-// Sets the options that were not given to the defaults of optimizer.type. Called before validate().
+// Gives the options that the user did not set the defaults of optimizer.type. Called before validate().
 void apply_type_defaults(Config& config);
 
 }  // namespace ravine

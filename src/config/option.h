@@ -72,7 +72,8 @@ Rule one_of(std::initializer_list<std::optional<E>> values, std::string none = "
   for (const std::optional<E>& v : values) words.push_back(v ? std::string(name(*v)) : none);
   return {.choices = std::move(words), .none = std::move(none)};
 }
-// Sets the word for no value of an optional number or choice; it is listed before all values.
+// Sets the word that stands for no value of an optional number or choice, e.g. "auto". The help lists it before all
+// values.
 inline Rule no_value(std::string word) { return {.none = std::move(word)}; }
 inline Rule length(int64_t n) { return {.count = n}; }
 inline Rule filled() { return {.filled = true}; }

@@ -15,8 +15,8 @@ namespace ravine {
 // first.
 void write_npy(const std::string& path, DType dtype, const Shape& shape, std::span<const std::byte> bytes,
                const MayReplace& check = {});
-// Writes a .npy file like the function above, for an element type that only NumPy has: `code` is NumPy's name of it,
-// e.g. "<u4", and `width` the bytes of an element.
+// Writes an array as a .npy file, for an element type that only NumPy has: `code` is NumPy's name of it, e.g. "<u4",
+// and `width` the bytes of an element.
 void write_npy(const std::string& path, std::string_view code, int64_t width, const Shape& shape,
                std::span<const std::byte> bytes, const MayReplace& check = {});
 std::string npy_header(std::string_view code, const Shape& shape);  // the bytes before the data, as NumPy writes them

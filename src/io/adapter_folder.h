@@ -32,8 +32,8 @@ struct TalkPlaces {
   std::string chat_template;  // file or folder, as in data.chat_template; "": the template of the tokenizer
   std::string generation;     // folder of generation_config.json
 };
-// Returns these paths for the model in `folder` (or for a tokenizer file) with the adapter in `adapter` ("": none). The
-// adapter's files are preferred.
+// Returns the paths of tokenizer, chat template and generation config for the model in `folder` (or for a tokenizer
+// file) with the adapter in `adapter` ("": none). The adapter's files are preferred.
 TalkPlaces talk_places(const std::string& folder, const std::string& adapter);
 
 // Throws a UserError if `folder` is an adapter and not a model; called by readers of models. The message names the

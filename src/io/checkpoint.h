@@ -134,9 +134,9 @@ class CheckpointReader {
   const std::string& program() const;
   const std::string& instructions() const;
 
-  // Fills the contiguous `into` with the box at `begin` (empty: zeros) of tensor `name`, from all slices that overlap
-  // it. A missing name, another dtype or another global shape is a UserError: nothing is converted. Runs in
-  // parallel_for.
+  // Reads a box of tensor `name` into the contiguous `into`: the box of the shape of `into` that begins at `begin`
+  // (empty: zeros) in the tensor of shape `global`. All slices that overlap the box are read. A missing name, another
+  // dtype or another global shape is a UserError: nothing is converted. Runs in parallel_for.
   void read(const std::string& name, TensorView into, const Shape& global, const std::vector<int64_t>& begin) const;
 
   bool has(const std::string& name) const;

@@ -7,7 +7,8 @@
 
 namespace ravine {
 
-// The options in the files of another program's checkpoint; the result of the functions below.
+// The options in the files of another program's checkpoint; the result of megatron_held, deepspeed_held and
+// mindformers_held.
 struct HeldOptions {
   Json values = Json::object();  // Ravine's options, from the other program's fields: {"optimizer.lr": 0.001}
   Json kept;                     // additional data of a Ravine run in the files (kept_scalars.h); null: none

@@ -21,7 +21,8 @@ inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
 // checkpoint without adapters, arguments without rank and alpha, shapes of another base, and modules that the base
 // lacks. Tensor ranks that differ in a tensor that is not split are a UserError too.
 Weights read_megatron_adapter(const std::string& path, const std::string& base_config);
-// Reads a LoRA checkpoint like the function above, for a base with this config.json; `where` is its name in messages.
+// Reads a LoRA checkpoint of ModelLink as tensors under PEFT's names, for a base with this config.json; `where` is its
+// name in messages.
 Weights read_megatron_adapter(const std::string& path, const Json& base_config, const std::string& where);
 
 // Writes a PEFT adapter into `folder`: adapter_config.json and the file of weights.
