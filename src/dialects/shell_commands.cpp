@@ -309,12 +309,15 @@ ExpandedWord ShellFollower::substituted(const std::string& inside, int line) {
   std::string folder = ".";
   std::optional<std::string> text;
   ShellTrouble trouble;
+  spend(variables_.bytes(), line);
+  const ShellVariables kept = variables_;  // a subshell: what it sets ends with it
   try {
     const ShellNodePtr tree = parse_shell(inside, name_, line);
     text = output_of(*tree, folder, "", trouble);
   } catch (const UserError&) {
     text.reset();
   }
+  variables_ = kept;
   --depth_;
   if (trouble) return {"", trouble};
   if (!text) return {"", unknown};

@@ -27,7 +27,9 @@ size_t name_end(std::string_view text, size_t at) {
 // Expands one raw word, and collects the resulting words.
 class Expansion {
  public:
-  Expansion(ShellVariables& variables, int line, bool split) : variables_(variables), line_(line), split_(split) {
+  Expansion(ShellVariables& variables, int line, bool split) : Expansion(variables, line, split, !split) {}
+  Expansion(ShellVariables& variables, int line, bool split, bool joins)
+      : variables_(variables), line_(line), split_(split), joins_(joins) {
     if (const auto ifs = variables.own("IFS"); ifs && !ifs->gone && !ifs->items.empty()) separators_ = ifs->items[0];
   }
 
@@ -183,13 +185,18 @@ class Expansion {
     add_value(value.text, quoted);
   }
 
+  // Returns the items as "$*" gives them: with the first character of IFS between them.
+  std::string joined(const std::vector<std::string>& items) const {
+    return fmt::format("{}", fmt::join(items, separators_.substr(0, 1)));
+  }
+
   // Returns $0, $1, $@, $* or $#. $@ and $* have an item for each argument.
   ShellValue argument(const std::string& name, bool quoted) {
     const auto& all = variables_.arguments;
     if (name == "#") return {.items = {std::to_string(all.size())}};
     if (name == "0") return {.items = {variables_.script}};
     if (name == "@" || (name == "*" && !quoted)) return {.items = all, .array = true};
-    if (name == "*") return {.items = {fmt::format("{}", fmt::join(all, " "))}};
+    if (name == "*") return {.items = {joined(all)}};
     const size_t number = name.size() > 4 ? all.size() + 1 : std::stoul(name);
     if (number <= all.size()) return {.items = {all[number - 1]}};
     if (variables_.arguments_given || variables_.unset_is_empty) return {};
@@ -199,7 +206,10 @@ class Expansion {
   void put(const ShellValue& value, bool quoted) {
     if (value.trouble) note(value.trouble.text, value.trouble.line);
     for (size_t i = 0; i < value.items.size(); ++i) {
-      if (i > 0) finish();
+      if (i > 0 && joins_)
+        add(' ');
+      else if (i > 0)
+        finish();
       add_value(value.items[i], quoted);
     }
     if (value.array && value.items.empty() && word_.empty()) begun_ = false;  // "$@" without arguments is no word
@@ -276,7 +286,7 @@ class Expansion {
       behind = {};
     }
     if (index == "*" && quoted && !length && !chooses)
-      value = {.items = {fmt::format("{}", fmt::join(value.items, " "))}, .trouble = value.trouble};
+      value = {.items = {joined(value.items)}, .trouble = value.trouble};
     if (length) {
       value.items = {std::to_string(all ? value.items.size() : value.items.empty() ? 0 : value.items[0].size())};
       return put(value, quoted);
@@ -324,7 +334,7 @@ class Expansion {
 
   // Expands the words after ${NAME:-.
   void otherwise(std::string_view words, bool quoted, int depth) {
-    Expansion inner(variables_, line_, split_ && !quoted);
+    Expansion inner(variables_, line_, split_ && !quoted, joins_);
     inner.unquoted(words, depth + 1);
     inner.finish();
     for (size_t i = 0; i < inner.out_.size(); ++i) {
@@ -418,6 +428,7 @@ class Expansion {
   ShellVariables& variables_;
   int line_;
   bool split_;
+  bool joins_;  // true: the items of an array become one word with blanks between them, as in an assignment
   std::vector<ExpandedWord> out_;
   std::string word_;
   ShellTrouble trouble_;
