@@ -285,8 +285,7 @@ class Expansion {
       sliced(value, behind.substr(1), special, depth);
       behind = {};
     }
-    if (index == "*" && quoted && !length && !chooses)
-      value = {.items = {joined(value.items)}, .trouble = value.trouble};
+    if (index == "*" && quoted && !length && !chooses) value = {.items = {joined(value.items)}, .trouble = value.trouble};
     if (length) {
       value.items = {std::to_string(all ? value.items.size() : value.items.empty() ? 0 : value.items[0].size())};
       return put(value, quoted);
