@@ -243,25 +243,9 @@ bool holds_conversations(const std::string& file, const std::string& text_key) {
   }
 }
 
-int run_init(InitFlags& flags, const std::vector<Command>& commands) {
-  std::string folder;
-  const InitKind& kind = kind_of(flags, folder);
-  for (const InitKind& k : kKinds)
-    if (flags.words.size() == 1 && folder == k.name)
-      throw UserError("no folder", "init", "after the kind stands the folder to make",
-                      fmt::format("ravine init {} first", k.name));
-  if (escaped(folder) != folder)
-    throw UserError(fmt::format("the name '{}'", escaped(folder)), "init", "a folder's name has no control characters here",
-                    "choose another name");
+// Throws UserError if the folder is not free, or if a name that goes into run.yaml is no text.
+void check_names(const InitFlags& flags, const std::string& folder) {
   const fs::path dir = folder;
-  auto say_ready = [&] {
-    fmt::print("{0} is ready; look at it, then\n  {2} train --config {1}\n", (dir / "run.yaml").string(),
-               shell_word((dir / "run.yaml").string()), program_word());
-  };
-  if (finish_file_set((dir / kInitJournal).string(), init_set())) {
-    say_ready();
-    return 0;
-  }
   if (fs::exists(dir) && !fs::is_directory(dir))
     throw UserError("a file is there", folder, "init makes a folder of this name",
                     fmt::format("a text to train on is given as --data: ravine init {}first --data {}",
@@ -273,78 +257,91 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
       throw UserError(fmt::format("the name '{}'", escaped(path)), flag,
                       "run.yaml names it, and a text has neither control characters nor bytes that are not UTF-8",
                       "give it another name");
-  const bool chats = kind.takes != InitData::text;
-  if (!flags.model.empty()) flags.model = model_meant_by(flags.model, "--model");
-  std::string data = absolute_path(flags.text);
-  if (!data.empty()) check_init_data(flags.text, {kind.takes, kind.name, folder, flags.text_key, flags.model});
-  if (chats && flags.text_key != DataOptions{}.text_key)
-    say(fmt::format("note: --text-key={} has no effect: conversations have keys of their own", escaped(flags.text_key)));
-  BaseModel base = flags.model.empty() ? BaseModel{} : look_at_model(flags.model, chats);
-  struct Folder {  // empties the folder on failure, and removes it if it was made here
-    fs::path made;
-    explicit Folder(const fs::path& p) {
-      std::error_code error;
-      if (!fs::exists(p, error)) made = p;
-      create_folders(p.string());
-    }
-    ~Folder() {
-      std::error_code error;
-      if (!made.empty()) fs::remove(made, error);  // only if it is empty
-    }
-  } made(dir);
-  FileSet set((dir / kInitJournal).string(), init_set());
-  const fs::path building = set.folder();
+}
+
+// A folder that is made if it is missing; unless something is put into it, it is removed with this object.
+class MadeFolder {
+ public:
+  explicit MadeFolder(const fs::path& p) {
+    std::error_code error;
+    if (!fs::exists(p, error)) made_ = p;
+    create_folders(p.string());
+  }
+  ~MadeFolder() {
+    std::error_code error;
+    if (!made_.empty()) fs::remove(made_, error);  // only if it is empty
+  }
+
+ private:
+  fs::path made_;
+};
+
+// The files of the folder that init makes, first written into `building`. `names`: files and folders made so far.
+struct NewFiles {
+  const InitFlags& flags;
+  const InitKind& kind;
+  const std::vector<Command>& commands;
+  fs::path dir, building;
   std::vector<std::string> names;
-  auto make = [&](const char* name, const std::string& text) {
+
+  bool chats() const { return kind.takes != InitData::text; }
+  void make(const char* name, const std::string& text) {
     write_file_atomic((building / name).string(), text);
     names.emplace_back(name);
-  };
-  if (data.empty()) {
-    const char* name = kind.takes == InitData::pairs ? "preferences.json" : chats ? "instructions.json" : "manual.txt";
-    data = absolute_path((dir / name).string());
-    make(name, chats ? manual_records(commands, kind.takes) : manual_text(commands));
   }
-  std::string model = fmt::format("model:\n  path: {}    # Hugging Face folder: config, weights, tokenizer\n",
-                                  yaml_quoted(absolute_path(flags.model)));
-  if (flags.model.empty()) {
-    TokenizerTraining training;
-    std::string learned = flags.text.empty() ? (building / "manual.txt").string() : data;
-    if (chats) {
-      learned = (building / "words.txt").string();
-      write_file_atomic(learned, flags.text.empty() ? manual_text(commands) : init_words(data, kind.takes));
-      training.special = kChatTokens;
-      training.add_dummy_prefix = false;  // no extra blank after a token of the template
-    }
-    training.output = (building / "tokenizer").string();
-    SourceTexts counted_text({learned}, flags.text_key);
-    training.vocabulary = vocabulary_for(counted_text);
-    SourceTexts text({learned}, flags.text_key);
-    const TrainedTokenizer tokenizer = train_tokenizer(training, text);
-    if (std::error_code error; chats) fs::remove(learned, error);
-    const Json shape = small_llama(tokenizer.vocabulary, std::string_view(kind.result) == "adapter" ? kWideSpread : kSpread);
-    if (kind.stored) {
-      save_new_model(shape, training.output, (building / "base").string());
-      std::error_code error;
-      fs::remove_all(training.output, error);
-      names.emplace_back("base");
-      base.chat_template = "\"\"";
-      model = fmt::format(
-          "model:\n"
-          "  path: {}    # {}; here random weights, so that this runs: name a folder of use\n",
-          yaml_quoted(absolute_path((dir / "base").string())),
-          kind.takes == InitData::pairs ? "what learns, and what it is compared with" : "what the adapter stands beside");
-    } else {
-      names.emplace_back("tokenizer");
-      make("model.json", shape.dump(1) + "\n");
-      model = fmt::format(
-          "model:\n"
-          "  config: {}       # the shape of a new model, weights from train.seed; or, to go on from a model:\n"
-          "  tokenizer: {}\n"
-          "  # path: my-llama          # Hugging Face folder with config, weights, tokenizer (instead of both)\n",
-          yaml_quoted(absolute_path((dir / "model.json").string())), yaml_quoted(absolute_path((dir / "tokenizer").string())));
-    }
+};
+
+// Trains a tokenizer on the data and makes the shape, or for kind.stored the weights, of a small new model. Returns the
+// section `model` of run.yaml; sets base.chat_template of a stored model. data: the file to train on.
+std::string make_model(NewFiles& f, const std::string& data, BaseModel& base) {
+  const InitFlags& flags = f.flags;
+  const InitKind& kind = f.kind;
+  const bool chats = f.chats();
+  const fs::path &dir = f.dir, &building = f.building;
+  TokenizerTraining training;
+  std::string learned = flags.text.empty() ? (building / "manual.txt").string() : data;
+  if (chats) {
+    learned = (building / "words.txt").string();
+    write_file_atomic(learned, flags.text.empty() ? manual_text(f.commands) : init_words(data, kind.takes));
+    training.special = kChatTokens;
+    training.add_dummy_prefix = false;  // no extra blank after a token of the template
   }
-  const std::string yaml = fmt::format(
+  training.output = (building / "tokenizer").string();
+  SourceTexts counted_text({learned}, flags.text_key);
+  training.vocabulary = vocabulary_for(counted_text);
+  SourceTexts text({learned}, flags.text_key);
+  const TrainedTokenizer tokenizer = train_tokenizer(training, text);
+  if (std::error_code error; chats) fs::remove(learned, error);
+  const Json shape = small_llama(tokenizer.vocabulary, std::string_view(kind.result) == "adapter" ? kWideSpread : kSpread);
+  if (kind.stored) {
+    save_new_model(shape, training.output, (building / "base").string());
+    std::error_code error;
+    fs::remove_all(training.output, error);
+    f.names.emplace_back("base");
+    base.chat_template = "\"\"";
+    return fmt::format(
+        "model:\n"
+        "  path: {}    # {}; here random weights, so that this runs: name a folder of use\n",
+        yaml_quoted(absolute_path((dir / "base").string())),
+        kind.takes == InitData::pairs ? "what learns, and what it is compared with" : "what the adapter stands beside");
+  } else {
+    f.names.emplace_back("tokenizer");
+    f.make("model.json", shape.dump(1) + "\n");
+    return fmt::format(
+        "model:\n"
+        "  config: {}       # the shape of a new model, weights from train.seed; or, to go on from a model:\n"
+        "  tokenizer: {}\n"
+        "  # path: my-llama          # Hugging Face folder with config, weights, tokenizer (instead of both)\n",
+        yaml_quoted(absolute_path((dir / "model.json").string())), yaml_quoted(absolute_path((dir / "tokenizer").string())));
+  }
+}
+
+// Returns the text of run.yaml. model: its section `model`. data: the file to train on.
+std::string run_yaml(const NewFiles& f, const std::string& model, const std::string& data, const BaseModel& base) {
+  const InitFlags& flags = f.flags;
+  const InitKind& kind = f.kind;
+  const fs::path& dir = f.dir;
+  return fmt::format(
       "# {0}. To run it:            ravine train --config {1}\n"
       "# What it needs and takes:   ravine plan --config {1}\n"
       "# Ctrl-C saves and stops; the same command goes on. Every option: ravine config --list; about one: ravine config --explain train.steps\n"
@@ -375,14 +372,56 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
       "  every: 10\n",
       kind.title, shell_word((dir / "run.yaml").string()), model, yaml_quoted(data),
       fmt::format(fmt::runtime(kind.data), base.chat_template, std::min(kind.length, base.positions)),
-      yaml_quoted(absolute_path((dir / "run").string())), chats ? "# " : "", flags.model.empty() ? kind.new_rate : kind.rate,
+      yaml_quoted(absolute_path((dir / "run").string())), f.chats() ? "# " : "",
+      flags.model.empty() ? kind.new_rate : kind.rate,
       flags.text_key == DataOptions{}.text_key
           ? ""
           : fmt::format("  text_key: {}    # key or column that holds the text\n", yaml_quoted(flags.text_key)),
       kind.sections + std::string(flags.model.empty() ? kind.from_nothing : ""), kind.result, kind.train,
       flags.model.empty() ? ", for this small model; a large one takes a tenth of it, or less" : "");
-  make("run.yaml", yaml);
-  set.commit(names, false);
+}
+
+int run_init(InitFlags& flags, const std::vector<Command>& commands) {
+  std::string folder;
+  const InitKind& kind = kind_of(flags, folder);
+  for (const InitKind& k : kKinds)
+    if (flags.words.size() == 1 && folder == k.name)
+      throw UserError("no folder", "init", "after the kind stands the folder to make",
+                      fmt::format("ravine init {} first", k.name));
+  if (escaped(folder) != folder)
+    throw UserError(fmt::format("the name '{}'", escaped(folder)), "init", "a folder's name has no control characters here",
+                    "choose another name");
+  const fs::path dir = folder;
+  auto say_ready = [&] {
+    fmt::print("{0} is ready; look at it, then\n  {2} train --config {1}\n", (dir / "run.yaml").string(),
+               shell_word((dir / "run.yaml").string()), program_word());
+  };
+  if (finish_file_set((dir / kInitJournal).string(), init_set())) {
+    say_ready();
+    return 0;
+  }
+  check_names(flags, folder);
+  const bool chats = kind.takes != InitData::text;
+  if (!flags.model.empty()) flags.model = model_meant_by(flags.model, "--model");
+  std::string data = absolute_path(flags.text);
+  if (!data.empty()) check_init_data(flags.text, {kind.takes, kind.name, folder, flags.text_key, flags.model});
+  if (chats && flags.text_key != DataOptions{}.text_key)
+    say(fmt::format("note: --text-key={} has no effect: conversations have keys of their own", escaped(flags.text_key)));
+  BaseModel base = flags.model.empty() ? BaseModel{} : look_at_model(flags.model, chats);
+  const MadeFolder made(dir);
+  FileSet set((dir / kInitJournal).string(), init_set());
+  NewFiles files{flags, kind, commands, dir, set.folder(), {}};
+  if (data.empty()) {
+    const char* name = kind.takes == InitData::pairs ? "preferences.json" : chats ? "instructions.json" : "manual.txt";
+    data = absolute_path((dir / name).string());
+    files.make(name, chats ? manual_records(commands, kind.takes) : manual_text(commands));
+  }
+  const std::string model = flags.model.empty()
+                                ? make_model(files, data, base)
+                                : fmt::format("model:\n  path: {}    # Hugging Face folder: config, weights, tokenizer\n",
+                                              yaml_quoted(absolute_path(flags.model)));
+  files.make("run.yaml", run_yaml(files, model, data, base));
+  set.commit(files.names, false);
   say_ready();
   return 0;
 }

@@ -59,9 +59,24 @@ struct PlanFlags {
   }
 };
 
-int run_plan(PlanFlags& flags, Config& asked) {
-  if (!asked.lora.path.empty()) asked.lora.path = adapter_meant_by(asked.lora.path, "lora.path");
-  std::string where = model_place(asked.model);
+// A plan of one layout: the facts that both of its printed forms show. memory, sent: by pipeline stage.
+struct PlanFigures {
+  const PlanFor& plan;
+  const Config& config;
+  const RunLayout& layout;
+  const StepShape& shape;
+  const StepEstimate& estimate;
+  std::vector<RunMemory> memory;
+  std::vector<Communication> sent;
+  std::vector<Variant> variants;
+  double flops, seconds;  // of a step; seconds at the peak of all ranks together
+  double peak;            // FLOP/s of a rank
+
+  int64_t kind(MemoryKind k) const { return memory[0].arena.peak_kind[static_cast<size_t>(k)]; }
+};
+
+// Throws UserError for flags that exclude each other, and for files that exist.
+void check_flags(const PlanFlags& flags) {
   if (!flags.svg.empty() && !flags.svg.ends_with(".svg"))
     throw UserError("picture '" + flags.svg + "'", "--svg", "its name must end in .svg", "choose such a name");
   if (!flags.svg.empty() && (flags.layouts || flags.decide || !flags.schedule.empty()))
@@ -80,6 +95,95 @@ int run_plan(PlanFlags& flags, Config& asked) {
     throw UserError("--memory and --memory-mb", "--memory-mb", "they say the same in GiB and MiB", "leave one of them out");
   for (const std::string& file : {flags.svg, flags.schedule, flags.ds_config})  // checked before the work
     if (!file.empty() && file != "-") refuse_existing_file(file, flags.overwrite);
+}
+
+Json plan_json(const PlanFigures& f) {
+  const RunMemory& m = f.memory[0];
+  Json j{{"parameters", f.plan.model.params().count()},
+         {"active_parameters", f.plan.model.params().active_count()},
+         {"weights", m.weights},
+         {"optimizer", m.optimizer},
+         {"disk", m.disk},
+         {"gradients", f.kind(MemoryKind::gradients)},
+         {"activations", f.kind(MemoryKind::activations)},
+         {"workspace", f.kind(MemoryKind::workspace)},
+         {"arena", m.arena.total},
+         {"base", m.base},
+         {"batches", m.batches},
+         {"total", m.total()},
+         {"flops_per_step", f.flops},
+         {"seconds_per_step_at_peak", f.seconds},
+         {"step", estimate_json(f.estimate)},
+         {"ranks", Json::array()},
+         {"variants", Json::array()}};
+  for (size_t stage = 0; stage < f.memory.size(); ++stage)
+    j["ranks"].push_back({{"stage", stage},
+                          {"weights", f.memory[stage].weights},
+                          {"optimizer", f.memory[stage].optimizer},
+                          {"arena", f.memory[stage].arena.total},
+                          {"total", f.memory[stage].total()},
+                          {"sent_data", f.sent[stage].data},
+                          {"sent_tensor", f.sent[stage].tensor},
+                          {"sent_pipeline", f.sent[stage].pipeline},
+                          {"sent_expert", f.sent[stage].expert}});
+  for (const Variant& v : f.variants) j["variants"].push_back({{"changes", v.changes}, {"total", v.bytes}, {"time", v.time}});
+  return j;
+}
+
+void print_memory(const PlanFigures& f) {
+  const RunMemory& m = f.memory[0];
+  auto line = [](const char* what, int64_t bytes, const char* why) {
+    fmt::print("{:<12} {:>12}  {}\n", what, human_bytes(static_cast<double>(bytes)), why);
+  };
+  fmt::print("{} parameters, micro batch {} x {}, {} per step, {} arithmetic, recompute {}\n\n",
+             human_count(static_cast<double>(f.plan.model.params().count())), f.shape.rows, counted(f.shape.columns, "token"),
+             counted(f.shape.micro_batches, "micro batch"), name(f.plan.types.compute), name(f.config.train.recompute));
+  if (const std::string text = experts_text(f.plan.model); !text.empty())
+    fmt::print("{}\n{}\n\n", text, expert_rows_text(f.plan.model, f.shape.rows * f.shape.columns, f.layout.mesh.expert));
+  line("weights", m.weights, "masters in f32, and 16-bit copies where products need them; of what is frozen one of the two");
+  line("optimizer", m.optimizer, "moments");
+  if (m.disk > 0) line("disk", m.disk, "in offload.path, no memory: of it the lines above have what is in use at once");
+  line("arena", m.arena.total, "one block that all of a step's memory takes turns in; at its fullest moment:");
+  line("  gradients", f.kind(MemoryKind::gradients), "");
+  line("  activations", f.kind(MemoryKind::activations), "");
+  line("  workspace", f.kind(MemoryKind::workspace), "scratch of kernels");
+  line("batches", m.batches, "of the steps that the loader prepares ahead (data.prefetch)");
+  line("program", m.base, "code, libraries, this process as it stands");
+  line("total", m.total(), "");
+  fmt::print(
+      "{:<12} {:>12}  {}\n", "not in it", "",
+      "the tokenizer and the tokens of train; what the process grows by as it runs, 12 to 19 MB where it was measured: code and libraries once they are used, thread stacks,");
+  fmt::print("{:<12} {:>12}  {}\n", "", "",
+             "ends of huge pages, buffers while files are written; with several ranks what MPI takes for each");
+  for (size_t stage = 0; f.plan.ranks > 1 && stage < f.memory.size(); ++stage)
+    fmt::print(
+        "{}stage {:<6} {:>12}  each rank of it; sends {:.1f} MB per step over data, {:.1f} over tensor, {:.1f} over pipeline ranks{}\n",
+        stage == 0 ? "\n" : "", stage, human_bytes(static_cast<double>(f.memory[stage].total())),
+        static_cast<double>(f.sent[stage].data) * 1e-6, static_cast<double>(f.sent[stage].tensor) * 1e-6,
+        static_cast<double>(f.sent[stage].pipeline) * 1e-6,
+        f.layout.mesh.expert > 1
+            ? fmt::format(", {:.1f} over expert ranks at even load", static_cast<double>(f.sent[stage].expert) * 1e-6)
+            : "");
+}
+
+void print_plan(const PlanFigures& f) {
+  print_memory(f);
+  auto briefly = [](double s) { return s < 1 ? fmt::format("{:.3g} ms", 1000 * s) : human_time(s); };
+  fmt::print("\n{} per step: {} at {}the machine's peak of {:.0f} GFLOP/s (sol 1), {} at sol 0.7\n",
+             f.flops < 1e11 ? fmt::format("{:.2g} GFLOP", f.flops * 1e-9) : fmt::format("{:.2f} TFLOP", f.flops * 1e-12),
+             briefly(f.seconds), f.plan.ranks > 1 ? fmt::format("{} times ", f.plan.ranks) : "", f.peak * 1e-9,
+             briefly(f.seconds / 0.7));
+  fmt::print("{}{}", estimate_text(f.plan, f.estimate), leaves_text(f.plan, f.layout, f.estimate));
+  fmt::print("\nother ways, planned alike; time at the machine's peaks, per token\n");
+  for (const Variant& v : f.variants)
+    fmt::print("{:<24} {:>9} {:>5.2f} x\n", v.changes.empty() ? "as configured" : fmt::format("{}", fmt::join(v.changes, " ")),
+               human_bytes(static_cast<double>(v.bytes)), v.time);
+}
+
+int run_plan(PlanFlags& flags, Config& asked) {
+  if (!asked.lora.path.empty()) asked.lora.path = adapter_meant_by(asked.lora.path, "lora.path");
+  std::string where = model_place(asked.model);
+  check_flags(flags);
   if (where.empty())
     throw UserError("no model", "model.config", "a plan needs one", "set model.config=FILE.json or model.path=FOLDER");
   const DeepSpeedStart start = flags.deepspeed.empty() ? DeepSpeedStart{} : read_deepspeed_start(flags.deepspeed, asked);
@@ -142,8 +246,7 @@ int run_plan(PlanFlags& flags, Config& asked) {
   for (int stage = 0; stage < layout.mesh.pipeline; ++stage)
     of_stage.push_back(Ranks::fake(layout.mesh, rank_of(layout.mesh, {stage, 0, 0})));
   StepEngine engine(*model, config, types, kernels, shape, nullptr, &of_stage[0]);
-  const RunMemory& m = engine.memory();
-  std::vector<RunMemory> memories{m};
+  std::vector<RunMemory> memories{engine.memory()};
   std::vector<Communication> sent{engine.communication()};
   for (size_t stage = 1; stage < of_stage.size(); ++stage) {
     const StepEngine one(*model, config, types, kernels, shape, nullptr, &of_stage[stage]);
@@ -153,85 +256,24 @@ int run_plan(PlanFlags& flags, Config& asked) {
     write_file_atomic(flags.svg, plan_picture(estimate, memories), may_overwrite(flags.overwrite));
     say("saved    " + escaped(flags.svg));
   }
-  double flops =
+  const double flops =
       model->training_flops_per_token(shape.columns) * static_cast<double>(config.train.global_batch * shape.columns);
-  double peak = types.compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
-  std::vector<Variant> others = Variants(config, flags.common.backend, types, engine, true).neighbours();
-  auto kind = [&](MemoryKind k) { return m.arena.peak_kind[static_cast<size_t>(k)]; };
-  if (flags.json) {
-    Json j{{"parameters", model->params().count()},
-           {"active_parameters", model->params().active_count()},
-           {"weights", m.weights},
-           {"optimizer", m.optimizer},
-           {"disk", m.disk},
-           {"gradients", kind(MemoryKind::gradients)},
-           {"activations", kind(MemoryKind::activations)},
-           {"workspace", kind(MemoryKind::workspace)},
-           {"arena", m.arena.total},
-           {"base", m.base},
-           {"batches", m.batches},
-           {"total", m.total()},
-           {"flops_per_step", flops},
-           {"seconds_per_step_at_peak", flops / peak / ranks},
-           {"step", estimate_json(estimate)},
-           {"ranks", Json::array()},
-           {"variants", Json::array()}};
-    for (size_t stage = 0; stage < memories.size(); ++stage)
-      j["ranks"].push_back({{"stage", stage},
-                            {"weights", memories[stage].weights},
-                            {"optimizer", memories[stage].optimizer},
-                            {"arena", memories[stage].arena.total},
-                            {"total", memories[stage].total()},
-                            {"sent_data", sent[stage].data},
-                            {"sent_tensor", sent[stage].tensor},
-                            {"sent_pipeline", sent[stage].pipeline},
-                            {"sent_expert", sent[stage].expert}});
-    for (const Variant& v : others) j["variants"].push_back({{"changes", v.changes}, {"total", v.bytes}, {"time", v.time}});
-    fmt::print("{}\n", j.dump(-1, ' ', true, Json::error_handler_t::replace));
-    return 0;
-  }
-  auto line = [](const char* what, int64_t bytes, const char* why) {
-    fmt::print("{:<12} {:>12}  {}\n", what, human_bytes(static_cast<double>(bytes)), why);
-  };
-  fmt::print("{} parameters, micro batch {} x {}, {} per step, {} arithmetic, recompute {}\n\n",
-             human_count(static_cast<double>(model->params().count())), shape.rows, counted(shape.columns, "token"),
-             counted(shape.micro_batches, "micro batch"), name(types.compute), name(config.train.recompute));
-  if (const std::string text = experts_text(*model); !text.empty())
-    fmt::print("{}\n{}\n\n", text, expert_rows_text(*model, shape.rows * shape.columns, layout.mesh.expert));
-  line("weights", m.weights, "masters in f32, and 16-bit copies where products need them; of what is frozen one of the two");
-  line("optimizer", m.optimizer, "moments");
-  if (m.disk > 0) line("disk", m.disk, "in offload.path, no memory: of it the lines above have what is in use at once");
-  line("arena", m.arena.total, "one block that all of a step's memory takes turns in; at its fullest moment:");
-  line("  gradients", kind(MemoryKind::gradients), "");
-  line("  activations", kind(MemoryKind::activations), "");
-  line("  workspace", kind(MemoryKind::workspace), "scratch of kernels");
-  line("batches", m.batches, "of the steps that the loader prepares ahead (data.prefetch)");
-  line("program", m.base, "code, libraries, this process as it stands");
-  line("total", m.total(), "");
-  fmt::print(
-      "{:<12} {:>12}  {}\n", "not in it", "",
-      "the tokenizer and the tokens of train; what the process grows by as it runs, 12 to 19 MB where it was measured: code and libraries once they are used, thread stacks,");
-  fmt::print("{:<12} {:>12}  {}\n", "", "",
-             "ends of huge pages, buffers while files are written; with several ranks what MPI takes for each");
-  for (size_t stage = 0; ranks > 1 && stage < memories.size(); ++stage)
-    fmt::print(
-        "{}stage {:<6} {:>12}  each rank of it; sends {:.1f} MB per step over data, {:.1f} over tensor, {:.1f} over pipeline ranks{}\n",
-        stage == 0 ? "\n" : "", stage, human_bytes(static_cast<double>(memories[stage].total())),
-        static_cast<double>(sent[stage].data) * 1e-6, static_cast<double>(sent[stage].tensor) * 1e-6,
-        static_cast<double>(sent[stage].pipeline) * 1e-6,
-        layout.mesh.expert > 1
-            ? fmt::format(", {:.1f} over expert ranks at even load", static_cast<double>(sent[stage].expert) * 1e-6)
-            : "");
-  auto briefly = [](double s) { return s < 1 ? fmt::format("{:.3g} ms", 1000 * s) : human_time(s); };
-  fmt::print("\n{} per step: {} at {}the machine's peak of {:.0f} GFLOP/s (sol 1), {} at sol 0.7\n",
-             flops < 1e11 ? fmt::format("{:.2g} GFLOP", flops * 1e-9) : fmt::format("{:.2f} TFLOP", flops * 1e-12),
-             briefly(flops / peak / ranks), ranks > 1 ? fmt::format("{} times ", ranks) : "", peak * 1e-9,
-             briefly(flops / peak / ranks / 0.7));
-  fmt::print("{}{}", estimate_text(plan, estimate), leaves_text(plan, layout, estimate));
-  fmt::print("\nother ways, planned alike; time at the machine's peaks, per token\n");
-  for (const Variant& v : others)
-    fmt::print("{:<24} {:>9} {:>5.2f} x\n", v.changes.empty() ? "as configured" : fmt::format("{}", fmt::join(v.changes, " ")),
-               human_bytes(static_cast<double>(v.bytes)), v.time);
+  const double peak = types.compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
+  const PlanFigures figures{.plan = plan,
+                            .config = config,
+                            .layout = layout,
+                            .shape = shape,
+                            .estimate = estimate,
+                            .memory = std::move(memories),
+                            .sent = std::move(sent),
+                            .variants = Variants(config, flags.common.backend, types, engine, true).neighbours(),
+                            .flops = flops,
+                            .seconds = flops / peak / ranks,
+                            .peak = peak};
+  if (flags.json)
+    fmt::print("{}\n", plan_json(figures).dump(-1, ' ', true, Json::error_handler_t::replace));
+  else
+    print_plan(figures);
   return 0;
 }
 

@@ -111,15 +111,10 @@ std::string callback_of(const Translation& t, const std::string& type) {
   return "";
 }
 
-MindFormersSizes mindformers_sizes(Translation& t, const MindFormersFacts& facts, const std::string& data_set) {
-  MindFormersSizes s;
-  s.sequence = t.whole("model.model_config.seq_length");
-  s.epochs = t.whole("runner_config.epochs");
-  s.micro = t.whole("runner_config.batch_size");
-  if (s.epochs < 1 || static_cast<double>(s.epochs) > kMostSteps)
-    t.refuse("runner_config.epochs", fmt::format("epochs is {}", s.epochs), fmt::format("it is 1 to {:.0f}", kMostSteps),
-             "correct the value"),
-        s.epochs = 1;
+namespace {
+
+// Refuses counts below 1.
+void check_counts(Translation& t) {
   for (const char* counts :
        {"train_dataset.repeat", "micro_batch_interleave_num", "parallel_config.data_parallel", "parallel_config.model_parallel",
         "parallel_config.pipeline_stage", "parallel_config.expert_parallel", "parallel_config.micro_batch_num"})
@@ -128,10 +123,11 @@ MindFormersSizes mindformers_sizes(Translation& t, const MindFormersFacts& facts
   if (const int64_t repeat = t.whole("train_dataset.repeat"); static_cast<double>(repeat) > kMostSteps)
     t.refuse("train_dataset.repeat", fmt::format("repeat is {}", repeat), fmt::format("it is at most {:.0f}", kMostSteps),
              "correct the value");
-  if (s.micro < 1)
-    t.refuse("runner_config.batch_size", fmt::format("batch_size is {}", s.micro), "it is 1 or more", "correct the value");
-  const bool parallel = t.is_on("use_parallel"), semi = parallel && is_semi(t);
-  s.semi = semi;
+}
+
+// Returns gradient_accumulation_steps as it counts in this job; 1 if it has no effect. s: its
+// ranks are set. parallel: use_parallel.
+int64_t accumulation_of(Translation& t, const MindFormersSizes& s, bool parallel) {
   int64_t accumulation = 1;
   const std::string key = "runner_config.gradient_accumulation_steps";
   if (const Json& given = t.value(key); !given.is_null()) {
@@ -142,16 +138,7 @@ MindFormersSizes mindformers_sizes(Translation& t, const MindFormersFacts& facts
     else
       accumulation = given.get<int64_t>();
   }
-  if (semi) {
-    s.data = std::max<int64_t>(1, t.whole("parallel_config.data_parallel"));
-    s.tensor = std::max<int64_t>(1, t.whole("parallel_config.model_parallel"));
-    s.pipeline = std::max<int64_t>(1, t.whole("parallel_config.pipeline_stage"));
-    s.expert = std::max<int64_t>(1, t.whole("parallel_config.expert_parallel"));
-    s.ranks = s.data * s.tensor * s.pipeline;
-  } else if (parallel) {
-    s.ranks = s.data = std::max<int64_t>(1, facts.ranks);
-  }
-  if (accumulation > 1 && !semi) {
+  if (accumulation > 1 && !s.semi) {
     const std::string mode = parallel ? "data parallel" : "stand-alone";
     t.becomes(key, KeyStatus::inert, fmt::format("it needs semi_auto_parallel; of a {} job MindFormers sets it to 1", mode));
     t.notice(fmt::format("gradient_accumulation_steps is {}: it counts in semi_auto_parallel mode alone, and is taken as 1",
@@ -162,6 +149,35 @@ MindFormersSizes mindformers_sizes(Translation& t, const MindFormersFacts& facts
     t.notice("gradient_accumulation_steps counts nothing with pipeline stages, where micro_batch_num does");
     accumulation = 1;
   }
+  return accumulation;
+}
+
+}  // namespace
+
+MindFormersSizes mindformers_sizes(Translation& t, const MindFormersFacts& facts, const std::string& data_set) {
+  MindFormersSizes s;
+  s.sequence = t.whole("model.model_config.seq_length");
+  s.epochs = t.whole("runner_config.epochs");
+  s.micro = t.whole("runner_config.batch_size");
+  if (s.epochs < 1 || static_cast<double>(s.epochs) > kMostSteps)
+    t.refuse("runner_config.epochs", fmt::format("epochs is {}", s.epochs), fmt::format("it is 1 to {:.0f}", kMostSteps),
+             "correct the value"),
+        s.epochs = 1;
+  check_counts(t);
+  if (s.micro < 1)
+    t.refuse("runner_config.batch_size", fmt::format("batch_size is {}", s.micro), "it is 1 or more", "correct the value");
+  const bool parallel = t.is_on("use_parallel"), semi = parallel && is_semi(t);
+  s.semi = semi;
+  if (semi) {
+    s.data = std::max<int64_t>(1, t.whole("parallel_config.data_parallel"));
+    s.tensor = std::max<int64_t>(1, t.whole("parallel_config.model_parallel"));
+    s.pipeline = std::max<int64_t>(1, t.whole("parallel_config.pipeline_stage"));
+    s.expert = std::max<int64_t>(1, t.whole("parallel_config.expert_parallel"));
+    s.ranks = s.data * s.tensor * s.pipeline;
+  } else if (parallel) {
+    s.ranks = s.data = std::max<int64_t>(1, facts.ranks);
+  }
+  const int64_t accumulation = accumulation_of(t, s, parallel);
   if (const int64_t count = t.whole("parallel_config.micro_batch_num"); count > 1 && s.pipeline == 1) {
     t.becomes("parallel_config.micro_batch_num", KeyStatus::inert, "without stages it is 1, in MindFormers too");
     t.notice(fmt::format("micro_batch_num is {}: it counts with pipeline_stage alone, and is taken as 1", count));

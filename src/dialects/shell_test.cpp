@@ -1,10 +1,10 @@
 #include "dialects/shell_test.h"
 
+#include <regex.h>
 #include <unistd.h>
 
 #include <charconv>
 #include <filesystem>
-#include <regex>
 
 namespace ravine {
 namespace {
@@ -94,14 +94,17 @@ class ShellTest {
                            : x >= y;
   }
 
-  // Matches an extended regular expression; returns nothing if it is invalid or long.
+  // Searches for an extended regular expression, by the C library's functions as bash does. Returns nothing if it is
+  // invalid or long, or if it refers back to a group, which can take exponential time.
   static Truth matches(const std::string& text, const std::string& pattern) {
     if (text.size() > 256 || pattern.size() > 128) return {};
-    try {
-      return std::regex_search(text, std::regex(pattern, std::regex::extended));
-    } catch (const std::regex_error&) {
-      return {};
-    }
+    for (size_t i = 0; i + 1 < pattern.size(); ++i)
+      if (pattern[i] == '\\' && pattern[i + 1] >= '1' && pattern[i + 1] <= '9') return {};
+    regex_t compiled;
+    if (::regcomp(&compiled, pattern.c_str(), REG_EXTENDED | REG_NOSUB) != 0) return {};
+    const int result = ::regexec(&compiled, text.c_str(), 0, nullptr, 0);
+    ::regfree(&compiled);
+    return result == 0 ? Truth(true) : result == REG_NOMATCH ? Truth(false) : Truth();
   }
 
   static bool number(const std::string& text, int64_t& out) {

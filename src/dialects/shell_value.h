@@ -70,7 +70,8 @@ class ShellVariables {
 // Returns the value of an arithmetic expression of bash, in whole numbers, with the operators of C and **. Names may
 // have a $. The value of an unset name is 0. Assignments in the expression (=, +=, ++ and the like) set variables.
 ExpandedWord arithmetic(std::string_view text, ShellVariables& variables, int line, int depth = 0);
-constexpr int kDeepestShell = 32;  // largest nesting of brackets, of functions, and of scripts
+constexpr size_t kLongestShellWord = size_t{1} << 17;  // most bytes of a word: as many as Linux passes to a program
+constexpr int kDeepestShell = 32;                      // largest nesting of brackets, of functions, and of scripts
 
 // True if the text matches a pattern of bash: * ? [ab] [a-z] [!x], and \\ before a literal character.
 bool fits_shell_pattern(std::string_view pattern, std::string_view text);

@@ -157,6 +157,13 @@ class PickleParser {
 
   bool step(unsigned char op);  // true at the end
 
+  // Opcodes by subject. Each function runs the opcode and returns true, or returns false if the opcode is not its own.
+  bool number_or_constant(unsigned char op);
+  bool text_or_bytes(unsigned char op);
+  bool container(unsigned char op);
+  bool memo(unsigned char op);
+  bool import_or_call(unsigned char op);  // stored, never executed
+
   Pickle& out_;
   std::string_view data_;
   size_t at_ = 0, op_at_ = 0;
@@ -165,6 +172,280 @@ class PickleParser {
   std::unordered_map<uint64_t, Ref> memo_;
   Ref none_ = 0, true_ = 0, false_ = 0;
 };
+
+bool PickleParser::number_or_constant(unsigned char op) {
+  switch (op) {
+    case 'N':
+      push(none_);
+      return true;
+    case 0x88:
+      push(true_);
+      return true;
+    case 0x89:
+      push(false_);
+      return true;
+    case 'I': {
+      const std::string_view s = line();
+      if (s == "00" || s == "01")
+        push(s == "01" ? true_ : false_);
+      else
+        decimal(s);
+      return true;
+    }
+    case 'L':
+      decimal(line());
+      return true;
+    case 'J':
+      push(add_integer(Kind::integer, static_cast<int32_t>(number(4))));
+      return true;
+    case 'K':
+      push(add_integer(Kind::integer, static_cast<int64_t>(number(1))));
+      return true;
+    case 'M':
+      push(add_integer(Kind::integer, static_cast<int64_t>(number(2))));
+      return true;
+    case 0x8a:
+      little_endian(take(number(1)));
+      return true;
+    case 0x8b:
+      little_endian(take(number(4)));
+      return true;
+    case 'F': {
+      const std::string_view s = line();
+      double v = 0;
+      auto [end, code] = std::from_chars(s.data(), s.data() + s.size(), v);
+      if (code == std::errc::invalid_argument || end != s.data() + s.size()) refuse("a number that is none");
+      push(add_real(v));
+      return true;
+    }
+    case 'G': {
+      const std::string_view s = take(8);
+      uint64_t bits = 0;
+      for (char c : s) bits = (bits << 8) | static_cast<unsigned char>(c);
+      push(add_real(std::bit_cast<double>(bits)));
+      return true;
+    }
+    default:
+      return false;
+  }
+}
+
+bool PickleParser::text_or_bytes(unsigned char op) {
+  switch (op) {
+    case 'S': {
+      std::string_view s = line();
+      if (s.size() < 2 || s.front() != s.back() || (s.front() != '\'' && s.front() != '"')) refuse("a string without quotes");
+      push(add_text(Kind::text, s.substr(1, s.size() - 2)));  // escapes are not decoded
+      return true;
+    }
+    case 'V':
+      push(add_text(Kind::text, line()));
+      return true;
+    case 'T':
+      push(add_text(Kind::text, take(number(4))));
+      return true;
+    case 'U':
+      push(add_text(Kind::text, take(number(1))));
+      return true;
+    case 'X':
+      push(add_text(Kind::text, take(number(4))));
+      return true;
+    case 0x8c:
+      push(add_text(Kind::text, take(number(1))));
+      return true;
+    case 0x8d:
+      push(add_text(Kind::text, take(number(8))));
+      return true;
+    case 'B':
+      push(add_text(Kind::bytes, take(number(4))));
+      return true;
+    case 'C':
+      push(add_text(Kind::bytes, take(number(1))));
+      return true;
+    case 0x8e:
+    case 0x96:
+      push(add_text(Kind::bytes, take(number(8))));
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool PickleParser::container(unsigned char op) {
+  switch (op) {
+    case '(':
+      marks_.push_back(stack_.size());
+      if (marks_.size() > Pickle::kMaxValues) refuse("too many marks");
+      return true;
+    case '1':
+      pop_mark();
+      return true;
+    case '0':
+      if (stack_.size() == floor() && !marks_.empty())
+        marks_.pop_back();
+      else
+        pop();
+      return true;
+    case '2':
+      push(top());
+      return true;
+    case ')':
+      push(add_items(Kind::tuple, {}));
+      return true;
+    case 't':
+      push(add_items(Kind::tuple, pop_mark()));
+      return true;
+    case 0x85:
+    case 0x86:
+    case 0x87: {
+      std::vector<Ref> v(static_cast<size_t>(op - 0x84));
+      for (size_t i = v.size(); i-- > 0;) v[i] = pop();
+      push(add_items(Kind::tuple, std::move(v)));
+      return true;
+    }
+    case ']':
+      push(add_items(Kind::list, {}));
+      return true;
+    case 'l':
+      push(add_items(Kind::list, pop_mark()));
+      return true;
+    case '}':
+      push(add_items(Kind::dict, {}));
+      return true;
+    case 'd': {
+      const Ref d = add_items(Kind::dict, {});
+      extend(d, pop_mark(), true);
+      push(d);
+      return true;
+    }
+    case 0x8f:
+      push(add_items(Kind::set, {}));
+      return true;
+    case 0x91:
+      push(add_items(Kind::set, pop_mark()));
+      return true;
+    case 'a': {
+      const Ref v = pop();
+      extend(top(), {v}, false);
+      return true;
+    }
+    case 'e':
+    case 0x90: {
+      const std::vector<Ref> v = pop_mark();
+      extend(top(), v, false);
+      return true;
+    }
+    case 's': {
+      const Ref v = pop(), k = pop();
+      extend(top(), {k, v}, true);
+      return true;
+    }
+    case 'u': {
+      const std::vector<Ref> v = pop_mark();
+      extend(top(), v, true);
+      return true;
+    }
+    default:
+      return false;
+  }
+}
+
+bool PickleParser::memo(unsigned char op) {
+  switch (op) {
+    case 'p':
+      put(index(line()), top());
+      return true;
+    case 'q':
+      put(number(1), top());
+      return true;
+    case 'r':
+      put(number(4), top());
+      return true;
+    case 0x94:
+      put(memo_.size(), top());
+      return true;
+    case 'g':
+      get(index(line()));
+      return true;
+    case 'h':
+      get(number(1));
+      return true;
+    case 'j':
+      get(number(4));
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool PickleParser::import_or_call(unsigned char op) {
+  switch (op) {
+    case 'c': {
+      const std::string_view module = line(), name = line();
+      push(add_text(Kind::global, name, module));
+      return true;
+    }
+    case 0x93: {
+      const Ref name = pop(), module = pop();
+      if (out_.kind(name) != Kind::text || out_.kind(module) != Kind::text) refuse("a global is named by two strings");
+      const std::string_view n = out_.nodes_[name].text, m = out_.nodes_[module].text;
+      push(add_text(Kind::global, n, m));
+      return true;
+    }
+    case 'R':
+    case 0x81: {
+      const Ref arguments = pop(), callable = pop();
+      call(callable, arguments);
+      return true;
+    }
+    case 0x92: {
+      pop();  // keywords
+      const Ref arguments = pop(), callable = pop();
+      call(callable, arguments);
+      return true;
+    }
+    case 'i': {
+      const std::string_view module = line(), name = line();
+      const Ref arguments = add_items(Kind::tuple, pop_mark());
+      call(add_text(Kind::global, name, module), arguments);
+      return true;
+    }
+    case 'o': {
+      std::vector<Ref> v = pop_mark();
+      if (v.empty()) refuse("an object without a class");
+      const Ref callable = v.front();
+      v.erase(v.begin());
+      call(callable, add_items(Kind::tuple, std::move(v)));
+      return true;
+    }
+    case 'b': {
+      const Ref state = pop();
+      Pickle::Node& n = out_.nodes_[top()];
+      // The state of a plain container (_metadata of a state dict) is dropped.
+      if (n.kind == Kind::object) n.items[2] = state;
+      return true;
+    }
+    case 'P': {
+      const Ref id = add_text(Kind::text, line());
+      push(add_items(Kind::persistent, {id}));
+      return true;
+    }
+    case 'Q': {
+      const Ref id = pop();
+      push(add_items(Kind::persistent, {id}));
+      return true;
+    }
+    case 0x82:
+    case 0x83:
+    case 0x84: {  // a global registered by number
+      number(op == 0x82 ? 1 : op == 0x83 ? 2 : 4);
+      push(add_text(Kind::global, "extension", "copyreg"));
+      return true;
+    }
+    default:
+      return false;
+  }
+}
 
 bool PickleParser::step(unsigned char op) {
   op_at_ = at_ - 1;
@@ -179,251 +460,10 @@ bool PickleParser::step(unsigned char op) {
       out_.root_ = pop();
       if (!stack_.empty() || !marks_.empty()) refuse("it ends with values left on its stack");
       return true;
-    // Constants.
-    case 'N':
-      push(none_);
-      return false;
-    case 0x88:
-      push(true_);
-      return false;
-    case 0x89:
-      push(false_);
-      return false;
-    case 'I': {
-      const std::string_view s = line();
-      if (s == "00" || s == "01")
-        push(s == "01" ? true_ : false_);
-      else
-        decimal(s);
-      return false;
-    }
-    case 'L':
-      decimal(line());
-      return false;
-    case 'J':
-      push(add_integer(Kind::integer, static_cast<int32_t>(number(4))));
-      return false;
-    case 'K':
-      push(add_integer(Kind::integer, static_cast<int64_t>(number(1))));
-      return false;
-    case 'M':
-      push(add_integer(Kind::integer, static_cast<int64_t>(number(2))));
-      return false;
-    case 0x8a:
-      little_endian(take(number(1)));
-      return false;
-    case 0x8b:
-      little_endian(take(number(4)));
-      return false;
-    case 'F': {
-      const std::string_view s = line();
-      double v = 0;
-      auto [end, code] = std::from_chars(s.data(), s.data() + s.size(), v);
-      if (code == std::errc::invalid_argument || end != s.data() + s.size()) refuse("a number that is none");
-      push(add_real(v));
-      return false;
-    }
-    case 'G': {
-      const std::string_view s = take(8);
-      uint64_t bits = 0;
-      for (char c : s) bits = (bits << 8) | static_cast<unsigned char>(c);
-      push(add_real(std::bit_cast<double>(bits)));
-      return false;
-    }
-    case 'S': {
-      std::string_view s = line();
-      if (s.size() < 2 || s.front() != s.back() || (s.front() != '\'' && s.front() != '"')) refuse("a string without quotes");
-      push(add_text(Kind::text, s.substr(1, s.size() - 2)));  // escapes are not decoded
-      return false;
-    }
-    case 'V':
-      push(add_text(Kind::text, line()));
-      return false;
-    case 'T':
-      push(add_text(Kind::text, take(number(4))));
-      return false;
-    case 'U':
-      push(add_text(Kind::text, take(number(1))));
-      return false;
-    case 'X':
-      push(add_text(Kind::text, take(number(4))));
-      return false;
-    case 0x8c:
-      push(add_text(Kind::text, take(number(1))));
-      return false;
-    case 0x8d:
-      push(add_text(Kind::text, take(number(8))));
-      return false;
-    case 'B':
-      push(add_text(Kind::bytes, take(number(4))));
-      return false;
-    case 'C':
-      push(add_text(Kind::bytes, take(number(1))));
-      return false;
-    case 0x8e:
-    case 0x96:
-      push(add_text(Kind::bytes, take(number(8))));
-      return false;
-    // Containers.
-    case '(':
-      marks_.push_back(stack_.size());
-      if (marks_.size() > Pickle::kMaxValues) refuse("too many marks");
-      return false;
-    case '1':
-      pop_mark();
-      return false;
-    case '0':
-      if (stack_.size() == floor() && !marks_.empty())
-        marks_.pop_back();
-      else
-        pop();
-      return false;
-    case '2':
-      push(top());
-      return false;
-    case ')':
-      push(add_items(Kind::tuple, {}));
-      return false;
-    case 't':
-      push(add_items(Kind::tuple, pop_mark()));
-      return false;
-    case 0x85:
-    case 0x86:
-    case 0x87: {
-      std::vector<Ref> v(static_cast<size_t>(op - 0x84));
-      for (size_t i = v.size(); i-- > 0;) v[i] = pop();
-      push(add_items(Kind::tuple, std::move(v)));
-      return false;
-    }
-    case ']':
-      push(add_items(Kind::list, {}));
-      return false;
-    case 'l':
-      push(add_items(Kind::list, pop_mark()));
-      return false;
-    case '}':
-      push(add_items(Kind::dict, {}));
-      return false;
-    case 'd': {
-      const Ref d = add_items(Kind::dict, {});
-      extend(d, pop_mark(), true);
-      push(d);
-      return false;
-    }
-    case 0x8f:
-      push(add_items(Kind::set, {}));
-      return false;
-    case 0x91:
-      push(add_items(Kind::set, pop_mark()));
-      return false;
-    case 'a': {
-      const Ref v = pop();
-      extend(top(), {v}, false);
-      return false;
-    }
-    case 'e':
-    case 0x90: {
-      const std::vector<Ref> v = pop_mark();
-      extend(top(), v, false);
-      return false;
-    }
-    case 's': {
-      const Ref v = pop(), k = pop();
-      extend(top(), {k, v}, true);
-      return false;
-    }
-    case 'u': {
-      const std::vector<Ref> v = pop_mark();
-      extend(top(), v, true);
-      return false;
-    }
-    // Memo.
-    case 'p':
-      put(index(line()), top());
-      return false;
-    case 'q':
-      put(number(1), top());
-      return false;
-    case 'r':
-      put(number(4), top());
-      return false;
-    case 0x94:
-      put(memo_.size(), top());
-      return false;
-    case 'g':
-      get(index(line()));
-      return false;
-    case 'h':
-      get(number(1));
-      return false;
-    case 'j':
-      get(number(4));
-      return false;
-    // Imports and calls: stored, never executed.
-    case 'c': {
-      const std::string_view module = line(), name = line();
-      push(add_text(Kind::global, name, module));
-      return false;
-    }
-    case 0x93: {
-      const Ref name = pop(), module = pop();
-      if (out_.kind(name) != Kind::text || out_.kind(module) != Kind::text) refuse("a global is named by two strings");
-      const std::string_view n = out_.nodes_[name].text, m = out_.nodes_[module].text;
-      push(add_text(Kind::global, n, m));
-      return false;
-    }
-    case 'R':
-    case 0x81: {
-      const Ref arguments = pop(), callable = pop();
-      call(callable, arguments);
-      return false;
-    }
-    case 0x92: {
-      pop();  // keywords
-      const Ref arguments = pop(), callable = pop();
-      call(callable, arguments);
-      return false;
-    }
-    case 'i': {
-      const std::string_view module = line(), name = line();
-      const Ref arguments = add_items(Kind::tuple, pop_mark());
-      call(add_text(Kind::global, name, module), arguments);
-      return false;
-    }
-    case 'o': {
-      std::vector<Ref> v = pop_mark();
-      if (v.empty()) refuse("an object without a class");
-      const Ref callable = v.front();
-      v.erase(v.begin());
-      call(callable, add_items(Kind::tuple, std::move(v)));
-      return false;
-    }
-    case 'b': {
-      const Ref state = pop();
-      Pickle::Node& n = out_.nodes_[top()];
-      // The state of a plain container (_metadata of a state dict) is dropped.
-      if (n.kind == Kind::object) n.items[2] = state;
-      return false;
-    }
-    case 'P': {
-      const Ref id = add_text(Kind::text, line());
-      push(add_items(Kind::persistent, {id}));
-      return false;
-    }
-    case 'Q': {
-      const Ref id = pop();
-      push(add_items(Kind::persistent, {id}));
-      return false;
-    }
-    case 0x82:
-    case 0x83:
-    case 0x84: {  // a global registered by number
-      number(op == 0x82 ? 1 : op == 0x83 ? 2 : 4);
-      push(add_text(Kind::global, "extension", "copyreg"));
-      return false;
-    }
     default:
-      refuse(fmt::format("opcode 0x{:02x} is not known", op));
+      if (!number_or_constant(op) && !text_or_bytes(op) && !container(op) && !memo(op) && !import_or_call(op))
+        refuse(fmt::format("opcode 0x{:02x} is not known", op));
+      return false;
   }
 }
 

@@ -42,6 +42,7 @@ SNIPPETS = [
     'f() { local S=8; declare T=9; U=7; }; S=1; T=2; f; launch --s $S --t $T --u $U',
     'S=${@: -1}; A=(a b c d); g() { launch "${@:2}" --n $# --sl "${A[@]:1:2}" --last "$S"; }; g 1 --x 2',
     'printf "SEED=\\$1\\n" > /dev/null; . ./arg.sh 7; launch --seed $SEED --mine "${1:-none}"',
+    'A=model-name-with-forty-characters-in-it-aaaaaaaaaaaaa; [[ $A =~ ^([a-z]+-?)+_v[0-9]+$ ]] && B=1; [[ $A =~ ^([a-z]+-?)+$ ]] && C=1; launch --b "$B" --c "$C"',
     'X=abc; [[ $X == abc ]] && S=4 || S=5; [[ $X =~ ^a.c$ ]] && R=1 || R=0; launch --s $S --r $R',
     'twice() { echo $(($1 * 2)); }; declare -A HID=([tiny]=64 [big]=128); HID[more]=256; launch --d $(twice 4) --h ${HID[big]} ${HID[more]}',
     'read -r A B <<< "64 128 256"; IFS=, read -ra C <<< "x,y"; launch --a $A --b "$B" --c ${C[1]} ${#C[@]}',

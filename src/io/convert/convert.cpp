@@ -127,6 +127,7 @@ void settle(Weights& w, const Geometry& g, WeightLayout layout, const ConvertOpt
 
 // The files to write; exactly one of the lists is used.
 struct Plan {
+  DType dtype = DType::f32;  // of Megatron's files
   std::vector<NamedElements> tensors;
   std::vector<MegatronFile> megatron;
   std::vector<MindFormersFile> mindformers;
@@ -282,6 +283,79 @@ void convert_to_megatron_run(const ConvertOptions& o, const MegatronLayout& l, W
                 });
 }
 
+// Returns the layout of Megatron that the options ask for.
+MegatronLayout megatron_layout(const ConvertOptions& o) {
+  return {.names = o.to == ConvertTarget::megatron_mcore ? MegatronNames::mcore : MegatronNames::legacy,
+          .tensor = o.tensor,
+          .pipeline = o.pipeline,
+          .virtual_stages = o.virtual_stages,
+          .experts = o.experts,
+          .deepspeed = o.to == ConvertTarget::megatron_deepspeed,
+          .stage_layers = o.stage_layers,
+          .vocabulary_multiple = o.vocabulary_multiple > 0 ? o.vocabulary_multiple : 128};
+}
+
+// Plans the files and lists their tensors in the report. first, second: the moments, for a checkpoint of Ravine. known: the
+// family is one that Ravine trains; the weights are then renamed as its files name them.
+Plan plan_files(const ConvertOptions& o, const MegatronLayout& megatron, bool known, const Geometry& g, Weights& w,
+                Weights& first, Weights& second, ConvertReport& report) {
+  Plan plan;
+  auto row = [&](const std::string& file, const std::string& n, const Elements& e, DType d) {
+    report.rows.push_back({file, n, std::string(name(d)), e.shape().text(), e.where()});
+    report.bytes += e.count() * size_of(d);
+  };
+  if (is_megatron(o.to)) {
+    plan.megatron = plan_megatron(w, g, megatron);
+    plan.dtype = common_type(w, o);
+    for (const MegatronFile& f : plan.megatron)
+      for (const auto& t : f.tensors)
+        row(f.path, megatron.virtual_stages > 1 ? fmt::format("model{}: {}", t.chunk, t.name) : t.name, *t.elements,
+            plan.dtype);
+    megatron_notes(g, megatron, report.notes);
+  } else if (o.to == ConvertTarget::mindformers) {
+    plan.mindformers = plan_mindformers(w, g, {o.fused, o.tensor});
+    for (MindFormersFile& f : plan.mindformers)
+      for (NamedElements& t : f.tensors) {
+        t.dtype = written(*t.elements, o);
+        row(f.path.empty() ? "model-*.safetensors" : f.path, t.name, *t.elements, t.dtype);
+      }
+  } else if (o.to == ConvertTarget::ravine) {
+    plan.tensors = plan_ravine(w, first, second, g);
+    for (const NamedElements& t : plan.tensors) row("checkpoints", t.name, *t.elements, t.dtype);
+  } else if (o.to == ConvertTarget::peft) {
+    for (const auto& [n, e] : w.tensors) plan.tensors.push_back({n, e, written(*e, o)});
+    for (const NamedElements& t : plan.tensors) row(kAdapterFile, t.name, *t.elements, t.dtype);
+  } else {
+    if (known) to_family_files(w, g);
+    for (const auto& [n, e] : w.tensors) plan.tensors.push_back({n, e, written(*e, o)});
+    for (const NamedElements& t : plan.tensors) row("model*.safetensors", t.name, *t.elements, t.dtype);
+  }
+  return plan;
+}
+
+// Counts in `lost` the numbers that the files' types cannot hold.
+void count_lost(Plan& plan, LostNumbers& lost) {
+  for (NamedElements& t : plan.tensors) t.elements = lost.counted(t.elements, t.dtype);
+  for (MegatronFile& f : plan.megatron)
+    for (auto& t : f.tensors) t.elements = lost.counted(t.elements, plan.dtype);
+  for (MindFormersFile& f : plan.mindformers)
+    for (NamedElements& t : f.tensors) t.elements = lost.counted(t.elements, t.dtype);
+}
+
+void write_files(const ConvertOptions& o, TargetFolder& folder, Plan& plan, Weights& w, const Geometry& g,
+                 const MegatronLayout& megatron, const std::function<void(int64_t)>& advance) {
+  if (is_megatron(o.to))
+    write_megatron(folder, plan.megatron, w, g, megatron, plan.dtype, advance);
+  else if (o.to == ConvertTarget::mindformers)
+    write_mindformers(folder, plan.mindformers, w, advance);
+  else if (o.to == ConvertTarget::ravine)
+    write_ravine(folder, plan.tensors, w, advance);
+  else if (o.to == ConvertTarget::peft)
+    write_adapter(folder, w, plan.tensors, advance);
+  else
+    write_hf(folder, w, plan.tensors, advance);
+}
+
 }  // namespace
 
 std::unique_ptr<TensorFile> open_weights_of_any(const std::string& path, const Json& config, const std::string& where) {
@@ -319,17 +393,9 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
     convert_to_deepspeed(o, layout, report, progress);
     return report;
   }
-  const bool to_megatron = is_megatron(o.to), to_mindformers = o.to == ConvertTarget::mindformers,
-             to_ravine = o.to == ConvertTarget::ravine, to_peft = o.to == ConvertTarget::peft;
-  const MegatronLayout megatron{.names = o.to == ConvertTarget::megatron_mcore ? MegatronNames::mcore : MegatronNames::legacy,
-                                .tensor = o.tensor,
-                                .pipeline = o.pipeline,
-                                .virtual_stages = o.virtual_stages,
-                                .experts = o.experts,
-                                .deepspeed = o.to == ConvertTarget::megatron_deepspeed,
-                                .stage_layers = o.stage_layers,
-                                .vocabulary_multiple = o.vocabulary_multiple > 0 ? o.vocabulary_multiple : 128};
-  if (to_megatron && o.optimizer) {
+  const bool to_ravine = o.to == ConvertTarget::ravine, to_peft = o.to == ConvertTarget::peft;
+  const MegatronLayout megatron = megatron_layout(o);
+  if (is_megatron(o.to) && o.optimizer) {
     convert_to_megatron_run(o, megatron, layout, report, progress);
     return report;
   }
@@ -368,37 +434,7 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   if (layout == WeightLayout::ravine) report.source += fmt::format(", after step {}", w.position.step);
   if (!o.optimizer) w.position = {};
 
-  Plan plan;
-  DType dtype = DType::f32;
-  auto row = [&](const std::string& file, const std::string& n, const Elements& e, DType d) {
-    report.rows.push_back({file, n, std::string(name(d)), e.shape().text(), e.where()});
-    report.bytes += e.count() * size_of(d);
-  };
-  if (to_megatron) {
-    plan.megatron = plan_megatron(w, g, megatron);
-    dtype = common_type(w, o);
-    for (const MegatronFile& f : plan.megatron)
-      for (const auto& t : f.tensors)
-        row(f.path, megatron.virtual_stages > 1 ? fmt::format("model{}: {}", t.chunk, t.name) : t.name, *t.elements, dtype);
-    megatron_notes(g, megatron, report.notes);
-  } else if (to_mindformers) {
-    plan.mindformers = plan_mindformers(w, g, {o.fused, o.tensor});
-    for (MindFormersFile& f : plan.mindformers)
-      for (NamedElements& t : f.tensors) {
-        t.dtype = written(*t.elements, o);
-        row(f.path.empty() ? "model-*.safetensors" : f.path, t.name, *t.elements, t.dtype);
-      }
-  } else if (to_ravine) {
-    plan.tensors = plan_ravine(w, first, second, g);
-    for (const NamedElements& t : plan.tensors) row("checkpoints", t.name, *t.elements, t.dtype);
-  } else if (to_peft) {
-    for (const auto& [n, e] : w.tensors) plan.tensors.push_back({n, e, written(*e, o)});
-    for (const NamedElements& t : plan.tensors) row(kAdapterFile, t.name, *t.elements, t.dtype);
-  } else {
-    if (known) to_family_files(w, g);
-    for (const auto& [n, e] : w.tensors) plan.tensors.push_back({n, e, written(*e, o)});
-    for (const NamedElements& t : plan.tensors) row("model*.safetensors", t.name, *t.elements, t.dtype);
-  }
+  Plan plan = plan_files(o, megatron, known, g, w, first, second, report);
   report.notes.insert(report.notes.begin(), w.notes.begin(), w.notes.end());
   if (w.config.is_null()) report.notes.push_back("no config.json was found: weights only (--model-config gives one)");
   if (!known && !hf_to_hf && !to_peft) report.notes.push_back("the family is not known: names and shapes are not checked");
@@ -407,11 +443,7 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   if (o.dry_run) return report;
 
   LostNumbers lost;
-  for (NamedElements& t : plan.tensors) t.elements = lost.counted(t.elements, t.dtype);
-  for (MegatronFile& f : plan.megatron)
-    for (auto& t : f.tensors) t.elements = lost.counted(t.elements, dtype);
-  for (MindFormersFile& f : plan.mindformers)
-    for (NamedElements& t : f.tensors) t.elements = lost.counted(t.elements, t.dtype);
+  count_lost(plan, lost);
   TargetFolder folder(target_path(o), plan_text(o, w, report));
   check_room(o.output, folder, report.bytes);
   int64_t done = 0;
@@ -421,16 +453,7 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   };
   if (folder.taken_up())
     report.notes.push_back("goes on with the files that an interrupted conversion of the same input has completed");
-  if (to_megatron)
-    write_megatron(folder, plan.megatron, w, g, megatron, dtype, advance);
-  else if (to_mindformers)
-    write_mindformers(folder, plan.mindformers, w, advance);
-  else if (to_ravine)
-    write_ravine(folder, plan.tensors, w, advance);
-  else if (to_peft)
-    write_adapter(folder, w, plan.tensors, advance);
-  else
-    write_hf(folder, w, plan.tensors, advance);
+  write_files(o, folder, plan, w, g, megatron, advance);
   folder.commit();
   for (const std::string& note : lost.notes()) report.notes.push_back(note);
   return report;

@@ -37,6 +37,12 @@ class Builtins {
   Value layout_filter(const std::string& name, Arguments& a, bool& known);
   Value number_filter(const std::string& name, Arguments& a, bool& known);
   Value list_filter(const std::string& name, Arguments& a, bool& known);
+  // Filters of lists, each named after its filter. v: the list.
+  Value joined(const Value& v, Arguments& a);
+  Value unique(const Value& v, Arguments& a);
+  Value mapped(const Value& v, Arguments& a);
+  Value batches(const Value& v, Arguments& a);
+  Value slices(const Value& v, Arguments& a);
   Value grouped(Arguments& a);
   List picked(Arguments& a, bool by_attribute, bool keep);
   Value by_path(const Value& of, const Value& path);

@@ -105,23 +105,98 @@ Value Builtins::grouped(Arguments& a) {
   return Value(std::move(out));
 }
 
+Value Builtins::joined(const Value& v, Arguments& a) {
+  std::string by = str(a.get(1, "d", Value("")), budget_), out;
+  Value attribute = a.get(2, "attribute", None{});
+  bool first = true;
+  const Value all = items(v, budget_);
+  for (const Value& x : all.list()) {
+    budget_.step();
+    if (!first) append(out, by, budget_);
+    first = false;
+    append_str(out, attribute.is_none() ? x : by_path(x, attribute), budget_);
+  }
+  budget_.bytes(Budget::kTextBytes);
+  return Value(std::move(out));
+}
+
+Value Builtins::unique(const Value& v, Arguments& a) {
+  List out, keys;
+  bool exact = truth(a.get(1, "case_sensitive", false));
+  Value attribute = a.get(2, "attribute", None{});
+  const Value all = items(v, budget_);
+  for (const Value& x : all.list()) {
+    budget_.list(2);
+    Value key = attribute.is_none() ? x : by_path(x, attribute);
+    if (!exact && key.is_string()) key = made(lower_case(key.string(), budget_));
+    if (std::any_of(keys.begin(), keys.end(), [&](const Value& k) { return equal(k, key, budget_); })) continue;
+    keys.push_back(key);
+    out.push_back(x);
+  }
+  return out;
+}
+
+Value Builtins::mapped(const Value& v, Arguments& a) {
+  List out;
+  if (!truth(v)) return out;
+  const Value all = items(v, budget_);
+  for (const Value& x : all.list()) {
+    budget_.list(1);
+    if (a.args.size() < 2) {
+      Value r = by_path(x, a.get(1, "attribute"));
+      out.push_back(r.is_undefined() ? a.get(9, "default", r) : r);
+    } else {
+      budget_.list(a.args.size() + 2 * a.named.size());
+      Arguments f{{x}, a.named, a.budget};
+      for (size_t k = 2; k < a.args.size(); ++k) f.args.push_back(a.args[k]);
+      out.push_back(filter(str(a.args[1], budget_), f));
+    }
+  }
+  return out;
+}
+
+Value Builtins::batches(const Value& v, Arguments& a) {
+  List out, row;
+  Value n = a.get(1, "linecount");
+  if (!n.is_number() || n.integer() < 1) raise("batch needs a count");
+  const Value all = items(v, budget_);
+  budget_.list(4 * all.list().size());
+  for (const Value& x : all.list()) {
+    row.push_back(x);
+    if (static_cast<int64_t>(row.size()) == n.integer()) out.emplace_back(std::exchange(row, {}));
+  }
+  if (const Value fill = a.get(2, "fill_with", None{}); !row.empty() && !fill.is_none()) {
+    budget_.list(static_cast<size_t>(n.integer()));
+    row.resize(static_cast<size_t>(n.integer()), fill);
+  }
+  if (!row.empty()) out.emplace_back(row);
+  return out;
+}
+
+Value Builtins::slices(const Value& v, Arguments& a) {
+  const Value n = a.get(1, "slices"), fill = a.get(2, "fill_with", None{});
+  if (!n.is_number() || n.is_float() || n.integer() == 0) raise("slice needs a count");
+  const Value all = items(v, budget_);
+  const List& list = all.list();
+  List out;
+  if (n.integer() < 0) return out;
+  const int64_t each = static_cast<int64_t>(list.size()) / n.integer(), more = static_cast<int64_t>(list.size()) % n.integer();
+  auto at = list.begin();
+  for (int64_t i = 0; i < n.integer(); ++i) {
+    const auto end = at + static_cast<ptrdiff_t>(each + (i < more));
+    List part(at, end);
+    if (!fill.is_none() && i >= more) part.push_back(fill);
+    budget_.list(part.size() + 1);
+    out.emplace_back(std::move(part));
+    at = end;
+  }
+  return out;
+}
+
 Value Builtins::list_filter(const std::string& name, Arguments& a, bool& known) {
   known = true;
   const Value v = a.get(0, "");
-  if (name == "join") {
-    std::string by = str(a.get(1, "d", Value("")), budget_), out;
-    Value attribute = a.get(2, "attribute", None{});
-    bool first = true;
-    const Value all = items(v, budget_);
-    for (const Value& x : all.list()) {
-      budget_.step();
-      if (!first) append(out, by, budget_);
-      first = false;
-      append_str(out, attribute.is_none() ? x : by_path(x, attribute), budget_);
-    }
-    budget_.bytes(Budget::kTextBytes);
-    return Value(std::move(out));
-  }
+  if (name == "join") return joined(v, a);
   if (name == "list") {
     const Value all = items(v, budget_);
     return all.is_tuple() || all.is_range() ? made(List(all.list())) : all;
@@ -166,39 +241,8 @@ Value Builtins::list_filter(const std::string& name, Arguments& a, bool& known) 
     }
     return total;
   }
-  if (name == "unique") {
-    List out, keys;
-    bool exact = truth(a.get(1, "case_sensitive", false));
-    Value attribute = a.get(2, "attribute", None{});
-    const Value all = items(v, budget_);
-    for (const Value& x : all.list()) {
-      budget_.list(2);
-      Value key = attribute.is_none() ? x : by_path(x, attribute);
-      if (!exact && key.is_string()) key = made(lower_case(key.string(), budget_));
-      if (std::any_of(keys.begin(), keys.end(), [&](const Value& k) { return equal(k, key, budget_); })) continue;
-      keys.push_back(key);
-      out.push_back(x);
-    }
-    return out;
-  }
-  if (name == "map") {
-    List out;
-    if (!truth(v)) return out;
-    const Value all = items(v, budget_);
-    for (const Value& x : all.list()) {
-      budget_.list(1);
-      if (a.args.size() < 2) {
-        Value r = by_path(x, a.get(1, "attribute"));
-        out.push_back(r.is_undefined() ? a.get(9, "default", r) : r);
-      } else {
-        budget_.list(a.args.size() + 2 * a.named.size());
-        Arguments f{{x}, a.named, a.budget};
-        for (size_t k = 2; k < a.args.size(); ++k) f.args.push_back(a.args[k]);
-        out.push_back(filter(str(a.args[1], budget_), f));
-      }
-    }
-    return out;
-  }
+  if (name == "unique") return unique(v, a);
+  if (name == "map") return mapped(v, a);
   if (name == "select" || name == "reject") return picked(a, false, name == "select");
   if (name == "selectattr" || name == "rejectattr") return picked(a, true, name == "selectattr");
   if (name == "items") {
@@ -216,43 +260,8 @@ Value Builtins::list_filter(const std::string& name, Arguments& a, bool& known) 
     return sorted(Value(l), truth(a.get(3, "reverse", false)), !truth(a.get(1, "case_sensitive", false)),
                   Value(by.is_string() && by.string() == "value" ? int64_t{1} : int64_t{0}));
   }
-  if (name == "batch") {
-    List out, row;
-    Value n = a.get(1, "linecount");
-    if (!n.is_number() || n.integer() < 1) raise("batch needs a count");
-    const Value all = items(v, budget_);
-    budget_.list(4 * all.list().size());
-    for (const Value& x : all.list()) {
-      row.push_back(x);
-      if (static_cast<int64_t>(row.size()) == n.integer()) out.emplace_back(std::exchange(row, {}));
-    }
-    if (const Value fill = a.get(2, "fill_with", None{}); !row.empty() && !fill.is_none()) {
-      budget_.list(static_cast<size_t>(n.integer()));
-      row.resize(static_cast<size_t>(n.integer()), fill);
-    }
-    if (!row.empty()) out.emplace_back(row);
-    return out;
-  }
-  if (name == "slice") {
-    const Value n = a.get(1, "slices"), fill = a.get(2, "fill_with", None{});
-    if (!n.is_number() || n.is_float() || n.integer() == 0) raise("slice needs a count");
-    const Value all = items(v, budget_);
-    const List& list = all.list();
-    List out;
-    if (n.integer() < 0) return out;
-    const int64_t each = static_cast<int64_t>(list.size()) / n.integer(),
-                  more = static_cast<int64_t>(list.size()) % n.integer();
-    auto at = list.begin();
-    for (int64_t i = 0; i < n.integer(); ++i) {
-      const auto end = at + static_cast<ptrdiff_t>(each + (i < more));
-      List part(at, end);
-      if (!fill.is_none() && i >= more) part.push_back(fill);
-      budget_.list(part.size() + 1);
-      out.emplace_back(std::move(part));
-      at = end;
-    }
-    return out;
-  }
+  if (name == "batch") return batches(v, a);
+  if (name == "slice") return slices(v, a);
   if (name == "groupby") return grouped(a);
   known = false;
   return {};

@@ -1,5 +1,6 @@
 // Methods of strings, lists and dicts. No method changes its object.
 #include <algorithm>
+#include <optional>
 
 #include "text/jinja/builtins.h"
 #include "text/jinja/cases.h"
@@ -186,25 +187,26 @@ bool any_affix(const std::string& s, const Value& affix, bool front, Budget& bud
   return one(affix);
 }
 
-}  // namespace
+// Methods of strings by subject. Each function returns the method of that name, bound to `self`; nothing if the name is
+// not its own. The bound method keeps a copy of `self`.
 
-// Returns a method of a string. A method of Markup returns Markup if the method of a string returns a string.
-Value Builtins::text_method(const Value& of, std::string_view name) {
-  const Value self = of;
-  auto fn = [&](Function f) {
-    if (!self.is_markup() || name == "format" || name == "join") return Value(std::move(f), self);
-    return Value(Function([f = std::move(f)](Arguments& a) {
-                   const Value r = f(a);
-                   if (r.is_string()) return Value::markup(r.string());
-                   if (!r.is_list()) return r;
-                   List parts;
-                   for (const Value& x : r.list()) parts.push_back(Value::markup(x.string()));
-                   return Value(std::move(parts), r.is_tuple());
-                 }),
-                 self);
-  };
-  Builtins* b = this;
-  Budget* budget = &budget_;
+// Methods that change the case of letters.
+std::optional<Function> case_method(Builtins* b, Budget* budget, const Value& self, std::string_view name) {
+  if (name == "upper") return Function([=](Arguments&) { return b->made(upper_case(self.string(), *budget)); });
+  if (name == "lower") return Function([=](Arguments&) { return b->made(lower_case(self.string(), *budget)); });
+  if (name == "title") return Function([=](Arguments&) { return b->made(title_case(self.string(), *budget)); });
+  if (name == "capitalize")
+    return Function([=](Arguments& a) {
+      Arguments x{{self}, {}, a.budget};
+      return b->filter("capitalize", x);
+    });
+  if (name == "casefold") return Function([=](Arguments&) { return b->made(folded_case(self.string(), *budget)); });
+  if (name == "swapcase") return Function([=](Arguments&) { return b->made(swapped_case(self.string(), *budget)); });
+  return std::nullopt;
+}
+
+// Methods that cut a string.
+std::optional<Function> cut_method(Builtins* b, Budget* budget, const Value& self, std::string_view name) {
   auto limit = [](Arguments& a, size_t at) {
     Value v = a.get(at, "maxsplit", Value(int64_t{-1}));
     if (!v.is_number() || v.is_float()) raise("maxsplit must be an integer");
@@ -212,43 +214,24 @@ Value Builtins::text_method(const Value& of, std::string_view name) {
   };
   if (name == "strip" || name == "lstrip" || name == "rstrip") {
     bool left = name != "rstrip", right = name != "lstrip";
-    return fn([=](Arguments& a) {
+    return Function([=](Arguments& a) {
       return b->made(std::string(strip(self.string(), a.get(0, "chars", None{}), left, right, *budget)));
     });
   }
   if (name == "split" || name == "rsplit") {
     bool right = name == "rsplit";
-    return fn([=](Arguments& a) {
+    return Function([=](Arguments& a) {
       Value by = a.get(0, "sep", None{});
       return Value(by.is_none() ? split_spaces(self.string(), limit(a, 1), right, *budget)
                                 : split_by(self.string(), text_of(by, "the separator"), limit(a, 1), right, *budget));
     });
   }
   if (name == "splitlines")
-    return fn([=](Arguments& a) { return Value(split_lines(self.string(), truth(a.get(0, "keepends", false)), *budget)); });
-  if (name == "upper") return fn([=](Arguments&) { return b->made(upper_case(self.string(), *budget)); });
-  if (name == "lower") return fn([=](Arguments&) { return b->made(lower_case(self.string(), *budget)); });
-  if (name == "title") return fn([=](Arguments&) { return b->made(title_case(self.string(), *budget)); });
-  if (name == "capitalize")
-    return fn([=](Arguments& a) {
-      Arguments x{{self}, {}, a.budget};
-      return b->filter("capitalize", x);
-    });
-  if (name == "casefold") return fn([=](Arguments&) { return b->made(folded_case(self.string(), *budget)); });
-  if (name == "expandtabs")
-    return fn([=](Arguments& a) {
-      const Value size = a.get(0, "tabsize", Value(int64_t{8}));
-      if (!size.is_number() || size.is_float()) raise("the size of a tab must be a whole number");
-      if (size.integer() > kWidestText) raise("a tab of at most {}", kWidestText);
-      return b->made(without_tabs(self.string(), size.integer(), *budget));
-    });
-  if (name == "startswith" || name == "endswith") {
-    bool front = name == "startswith";
-    return fn([=](Arguments& a) { return Value(any_affix(self.string(), a.get(0, ""), front, *budget)); });
-  }
+    return Function(
+        [=](Arguments& a) { return Value(split_lines(self.string(), truth(a.get(0, "keepends", false)), *budget)); });
   if (name == "removeprefix" || name == "removesuffix") {
     bool front = name == "removeprefix";
-    return fn([=](Arguments& a) {
+    return Function([=](Arguments& a) {
       std::string_view s = self.string();
       const Value given = a.get(0, "");
       const std::string& affix = text_of(given, "the affix");
@@ -258,15 +241,57 @@ Value Builtins::text_method(const Value& of, std::string_view name) {
       return b->made(std::string(s));
     });
   }
+  if (name == "partition" || name == "rpartition") {
+    const bool right = name[0] == 'r';
+    return Function([=](Arguments& a) {
+      const Value by = a.get(0, "sep");
+      const std::string &s = self.string(), &what = text_of(by, "the separator");
+      if (what.empty()) raise("empty separator");
+      const size_t at = right ? find_last(s, what, s.size(), *budget) : find_in(s, what, 0, *budget);
+      budget->bytes(s.size());
+      if (at == std::string::npos) return b->made(right ? List{"", "", self} : List{self, "", ""}, true);
+      return b->made(List{Value(s.substr(0, at)), Value(what), Value(s.substr(at + what.size()))}, true);
+    });
+  }
+  return std::nullopt;
+}
+
+// Methods that search in a string.
+std::optional<Function> search_method(Builtins* /*b*/, Budget* budget, const Value& self, std::string_view name) {
+  if (name == "startswith" || name == "endswith") {
+    bool front = name == "startswith";
+    return Function([=](Arguments& a) { return Value(any_affix(self.string(), a.get(0, ""), front, *budget)); });
+  }
+  if (name == "find" || name == "rfind" || name == "index" || name == "rindex") {
+    bool right = name[0] == 'r', must = name.ends_with("index");
+    return Function([=](Arguments& a) {
+      a.at_most("find", 1);
+      const std::string& s = self.string();
+      const Value given = a.get(0, "");
+      const std::string& what = text_of(given, "what is looked for");
+      size_t at = right ? find_last(s, what, s.size(), *budget) : find_in(s, what, 0, *budget);
+      if (at == std::string::npos && must) raise("substring not found");
+      if (at == std::string::npos) return Value(int64_t{-1});
+      budget->chars(at);
+      return Value(std::count_if(s.begin(), s.begin() + static_cast<ptrdiff_t>(at), [](char c) { return !is_tail(c); }));
+    });
+  }
+  if (name == "count")
+    return Function([=](Arguments& a) { return Value(count_of(self, text_of(a.get(0, ""), "what is counted"), *budget)); });
+  return std::nullopt;
+}
+
+// Methods that put values into a string.
+std::optional<Function> compose_method(Builtins* b, Budget* budget, const Value& self, std::string_view name) {
   if (name == "replace")
-    return fn([=](Arguments& a) {
+    return Function([=](Arguments& a) {
       Value with = a.get(1, "new");
       if (self.is_markup() && !with.is_markup()) with = b->made(escaped(text_of(with, "the new text"), *budget));
       Arguments x{{self, a.get(0, "old"), with, a.get(2, "count", None{})}, {}, a.budget};
       return b->filter("replace", x);
     });
   if (name == "join")
-    return fn([=](Arguments& a) {
+    return Function([=](Arguments& a) {
       Value parts = a.get(0, "iterable");
       if (self.is_markup()) {
         List safe;
@@ -279,9 +304,9 @@ Value Builtins::text_method(const Value& of, std::string_view name) {
       const Value joined = b->filter("join", x);
       return self.is_markup() ? Value::markup(joined.string()) : joined;
     });
-  if (name == "format") return fn([=](Arguments& a) { return b->brace_format(self, a); });
+  if (name == "format") return Function([=](Arguments& a) { return b->brace_format(self, a); });
   if (name == "format_map")
-    return fn([=](Arguments& a) {
+    return Function([=](Arguments& a) {
       const Value map = a.get(0, "map");
       if (!map.is_dict()) raise("format_map needs a mapping");
       Arguments x{{}, {}, a.budget};
@@ -290,9 +315,21 @@ Value Builtins::text_method(const Value& of, std::string_view name) {
         if (k.is_string()) x.named.emplace_back(k.string(), v);
       return b->brace_format(self, x);
     });
+  return std::nullopt;
+}
+
+// Methods that fill a string up to a width.
+std::optional<Function> pad_method(Builtins* b, Budget* budget, const Value& self, std::string_view name) {
+  if (name == "expandtabs")
+    return Function([=](Arguments& a) {
+      const Value size = a.get(0, "tabsize", Value(int64_t{8}));
+      if (!size.is_number() || size.is_float()) raise("the size of a tab must be a whole number");
+      if (size.integer() > kWidestText) raise("a tab of at most {}", kWidestText);
+      return b->made(without_tabs(self.string(), size.integer(), *budget));
+    });
   if (name == "zfill" || name == "ljust" || name == "rjust" || name == "center") {
     const char how = name[0];
-    return fn([=](Arguments& a) {
+    return Function([=](Arguments& a) {
       const Value w = a.get(0, "width"), fill = a.get(1, "fillchar", Value(how == 'z' ? "0" : " "));
       if (!w.is_number() || w.is_float()) raise("the width must be a whole number");
       if (w.integer() > kWidestText) raise("a width of at most {}", kWidestText);
@@ -310,38 +347,16 @@ Value Builtins::text_method(const Value& of, std::string_view name) {
       return b->made(std::move(out));
     });
   }
-  if (name == "swapcase") return fn([=](Arguments&) { return b->made(swapped_case(self.string(), *budget)); });
-  if (name == "partition" || name == "rpartition") {
-    const bool right = name[0] == 'r';
-    return fn([=](Arguments& a) {
-      const Value by = a.get(0, "sep");
-      const std::string &s = self.string(), &what = text_of(by, "the separator");
-      if (what.empty()) raise("empty separator");
-      const size_t at = right ? find_last(s, what, s.size(), *budget) : find_in(s, what, 0, *budget);
-      budget->bytes(s.size());
-      if (at == std::string::npos) return b->made(right ? List{"", "", self} : List{self, "", ""}, true);
-      return b->made(List{Value(s.substr(0, at)), Value(what), Value(s.substr(at + what.size()))}, true);
-    });
-  }
-  if (name == "find" || name == "rfind" || name == "index" || name == "rindex") {
-    bool right = name[0] == 'r', must = name.ends_with("index");
-    return fn([=](Arguments& a) {
-      a.at_most("find", 1);
-      const std::string& s = self.string();
-      const Value given = a.get(0, "");
-      const std::string& what = text_of(given, "what is looked for");
-      size_t at = right ? find_last(s, what, s.size(), *budget) : find_in(s, what, 0, *budget);
-      if (at == std::string::npos && must) raise("substring not found");
-      if (at == std::string::npos) return Value(int64_t{-1});
-      budget->chars(at);
-      return Value(std::count_if(s.begin(), s.begin() + static_cast<ptrdiff_t>(at), [](char c) { return !is_tail(c); }));
-    });
-  }
-  if (name == "count")
-    return fn([=](Arguments& a) { return Value(count_of(self, text_of(a.get(0, ""), "what is counted"), *budget)); });
-  auto all = [&](bool (*f)(char32_t)) { return fn([=](Arguments&) { return Value(all_chars(self.string(), f, *budget)); }); };
+  return std::nullopt;
+}
+
+// Methods that test the classes of characters.
+std::optional<Function> class_method(Builtins* /*b*/, Budget* budget, const Value& self, std::string_view name) {
+  auto all = [&](bool (*f)(char32_t)) {
+    return Function([=](Arguments&) { return Value(all_chars(self.string(), f, *budget)); });
+  };
   if (name == "isascii")
-    return fn([=](Arguments&) {
+    return Function([=](Arguments&) {
       budget->chars(self.string().size());
       return Value(
           std::none_of(self.string().begin(), self.string().end(), [](char c) { return static_cast<signed char>(c) < 0; }));
@@ -349,7 +364,7 @@ Value Builtins::text_method(const Value& of, std::string_view name) {
   if (name == "isdecimal" || name == "isdigit") return all([](char32_t c) { return c >= '0' && c <= '9'; });
   if (name == "isspace") return all(is_unicode_space);
   auto classes = [&](uint8_t of) {
-    return fn([=, table = char_table()](Arguments&) {
+    return Function([=, table = char_table()](Arguments&) {
       return Value(all_chars(
           self.string(), [&](char32_t c) { return (table->of(c) & of) != 0; }, *budget));
     });
@@ -357,14 +372,34 @@ Value Builtins::text_method(const Value& of, std::string_view name) {
   if (name == "isalpha") return classes(kLetter);
   if (name == "isalnum") return classes(kLetter | kNumber);
   if (name == "isupper")
-    return fn([=](Arguments&) {
+    return Function([=](Arguments&) {
       return Value(upper_case(self.string(), *budget) == self.string() && lower_case(self.string(), *budget) != self.string());
     });
   if (name == "islower")
-    return fn([=](Arguments&) {
+    return Function([=](Arguments&) {
       return Value(lower_case(self.string(), *budget) == self.string() && upper_case(self.string(), *budget) != self.string());
     });
-  return Undefined(name);
+  return std::nullopt;
+}
+
+}  // namespace
+
+// Returns a method of a string. A method of Markup returns Markup if the method of a string returns a string.
+Value Builtins::text_method(const Value& of, std::string_view name) {
+  std::optional<Function> f;
+  for (auto* family : {case_method, cut_method, search_method, compose_method, pad_method, class_method})
+    if (!f) f = family(this, &budget_, of, name);
+  if (!f) return Undefined(name);
+  if (!of.is_markup() || name == "format" || name == "join") return Value(std::move(*f), of);
+  return Value(Function([f = std::move(*f)](Arguments& a) {
+                 const Value r = f(a);
+                 if (r.is_string()) return Value::markup(r.string());
+                 if (!r.is_list()) return r;
+                 List parts;
+                 for (const Value& x : r.list()) parts.push_back(Value::markup(x.string()));
+                 return Value(std::move(parts), r.is_tuple());
+               }),
+               of);
 }
 
 Value Builtins::method(const Value& of, std::string_view name) {
