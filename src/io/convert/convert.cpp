@@ -295,8 +295,8 @@ MegatronLayout megatron_layout(const ConvertOptions& o) {
           .vocabulary_multiple = o.vocabulary_multiple > 0 ? o.vocabulary_multiple : 128};
 }
 
-// Plans the files and lists their tensors in the report. first, second: the moments, for a checkpoint of Ravine. known: the
-// family is one that Ravine trains; the weights are then renamed as its files name them.
+// Plans the files and lists their tensors in the report. first, second: the moments, for a checkpoint of Ravine. known:
+// the family is one that Ravine trains; the weights are then renamed as its files name them.
 Plan plan_files(const ConvertOptions& o, const MegatronLayout& megatron, bool known, const Geometry& g, Weights& w,
                 Weights& first, Weights& second, ConvertReport& report) {
   Plan plan;
