@@ -4,7 +4,10 @@
 
 namespace ravine {
 
+Command check_config_command();
+Command check_data_command();
 Command check_determinism_command();
 Command check_layouts_command();
+Command check_shrink_command();
 
 }  // namespace ravine
