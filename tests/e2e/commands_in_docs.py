@@ -26,6 +26,7 @@ NOT_RUN = {
     "scripts/install": "installs",
     "pipx install": "installs, from the network",
     "docker build": "needs docker and the network",
+    "python3 tools/plain.py": "reads the sources, which a page's folder does not have",
     "ravine serve": "runs until it is stopped; tests/e2e/serve.py starts it as these lines do",
     "curl": "asks a server",
 }
