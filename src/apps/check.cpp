@@ -1,179 +1,21 @@
-#include <stdlib.h>
-
-#include <cerrno>
-#include <filesystem>
+#include "apps/check.h"
 
 #include "apps/commands.h"
-#include "apps/rank_job.h"
-#include "base/counted.h"
-#include "base/error.h"
-#include "base/json.h"
-#include "base/parallel.h"
-#include "files/fd.h"
-#include "probe/determinism.h"
-#include "probe/layouts.h"
-#include "runs/open.h"
-#include "step/arithmetic.h"
 
 namespace ravine {
-namespace {
-
-struct DeterminismFlags {
-  ModelFlag model;
-  CommonFlags common;
-  int64_t steps = 4;
-  std::string inject;
-  bool json = false;
-  template <class V>
-  void each(V&& v) {
-    model.each(v);
-    v("steps", steps, "steps of each run", between(1, 1e6));
-    v("inject", inject, "add a case with a fault that must be found: the product at this path sums in another order",
-      metavar("PATH"));
-    v("json", json, "print one JSON object");
-    common.each(v);
-  }
-};
-
-std::string first_difference(const DeterminismCase& c) {
-  std::string where = c.op.step > 0 ? fmt::format("{} at {} ({}), tensor '{}', micro batch {}", c.op.op,
-                                                  c.op.path.empty() ? "-" : c.op.path, c.op.phase, c.op.tensor, c.op.micro)
-                                    : "no kernel call that both runs make" + (c.tensor.empty() ? "" : "; " + c.tensor);
-  return fmt::format("step {}: {}", c.step, where);
-}
-
-int run_determinism(DeterminismFlags& flags, Config& config) {
-  refuse_without_model(config);
-  namespace fs = std::filesystem;
-  // A folder for this process, removed at the end.
-  struct Folder {
-    std::string path = (fs::temp_directory_path() / "ravine-check-XXXXXX").string();
-    Folder() {
-      if (!::mkdtemp(path.data())) throw_system("create folder", path, errno);
-    }
-    ~Folder() {
-      std::error_code ignored;
-      fs::remove_all(path, ignored);
-    }
-  } folder;
-  auto word = [](bool equal) { return equal ? "equal" : "DIFFER"; };
-  if (!flags.json)
-    fmt::print("{} of {}, {}, recompute {}, {}, against:\n{:<22} {:>7} {:>7} {:>8} {:>9}  {}\n", counted(flags.steps, "step"),
-               counted(config.train.global_batch, "sequence"),
-               name(choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id())).compute),
-               name(config.train.recompute), counted(thread_count(), "thread"), "case", "losses", "norms", "weights", "outputs",
-               "first difference");
-  DeterminismOptions options{flags.steps, flags.inject, folder.path};
-  std::vector<DeterminismCase> cases = check_determinism(config, flags.common.backend, options, [&](const DeterminismCase& c) {
-    if (flags.json) return;
-    fmt::print("{:<22} {:>7} {:>7} {:>8} {:>9}  {}\n", c.name, word(c.losses), word(c.norms), word(c.state), c.compared,
-               c.equal() ? "" : first_difference(c));
-    std::fflush(stdout);
-  });
-  bool equal = true;
-  Json list = Json::array();
-  for (const DeterminismCase& c : cases) {
-    equal = equal && c.equal();
-    Json j{{"case", c.name},        {"equal", c.equal()}, {"losses", c.losses},
-           {"grad_norms", c.norms}, {"weights", c.state}, {"compared", c.compared}};
-    if (!c.equal()) j["step"] = c.step, j["first_difference"] = first_difference(c);
-    if (c.op.step > 0) j["op"] = c.op.op, j["path"] = c.op.path, j["phase"] = c.op.phase, j["tensor"] = c.op.tensor;
-    list.push_back(std::move(j));
-  }
-  if (flags.json)
-    fmt::print("{}\n", Json{{"equal", equal}, {"cases", list}}.dump(-1, ' ', true, Json::error_handler_t::replace));
-  else
-    fmt::print("{}\n", equal ? "all equal, bit for bit" : "NOT all equal");
-  return equal ? 0 : 1;
-}
-
-struct LayoutsFlags {
-  ModelFlag model;
-  CommonFlags common;
-  int64_t steps = 3;
-  std::optional<LayoutFault> inject;
-  bool json = false;
-  template <class V>
-  void each(V&& v) {
-    model.each(v);
-    v("steps", steps, "steps of each run", between(1, 1e6));
-    v("inject", inject, "add a case with a fault that must be found: a changed order of a sum, cut or mask", no_value(""));
-    v("json", json, "print one JSON object");
-    common.each(v);
-  }
-};
-
-int run_layouts(LayoutsFlags& flags, Config& config) {
-  refuse_without_model(config);
-  RankJob job(config.parallel, config.train.threads);
-  bool kept = true;
-  int status = job.run([&](World* world) {
-    const int ranks = world ? world->size() : 1;
-    const std::string more = "start it on several, at best 4 or 8: mpirun -n 2 ravine check layouts ..";
-    if (ranks == 1 && !flags.inject)
-      throw UserError("nothing to compare", "check layouts",
-                      "layouts of several ranks are held against one, and here is one rank", more);
-    bool speaks = ranks == 1 || world->rank() == 0;
-    auto word = [](bool equal) { return equal ? "equal" : "differ"; };
-    if (!flags.json && speaks)
-      fmt::print("{} of 8 micro batches in 8 leaves, {} at hand, against one rank:\n{:<34} {:>7} {:>7} {:>8}  {}\n",
-                 counted(flags.steps, "step"), counted(ranks, "rank"), "layout", "losses", "norms", "weights", "promised");
-    std::vector<LayoutResult> results =
-        check_layouts(config, flags.common.backend, world, {flags.steps, flags.inject}, [&](const LayoutResult& r) {
-          if (flags.json) return;
-          std::string promise =
-              r.bitwise ? "same bits" : fmt::format("within {:.1e} of reordered sums, is {:.1e}", r.bound, r.difference);
-          fmt::print("{:<34} {:>7} {:>7} {:>8}  {}{}\n", r.name, word(r.losses), word(r.norms), word(r.weights), promise,
-                     r.kept() ? "" : fmt::format(": NOT KEPT, first: {}", r.first));
-          std::fflush(stdout);
-        });
-    Json list = Json::array();
-    for (const LayoutResult& r : results) {
-      kept = kept && r.kept();
-      list.push_back({{"layout", r.name},
-                      {"kept", r.kept()},
-                      {"bitwise", r.bitwise},
-                      {"losses", r.losses},
-                      {"grad_norms", r.norms},
-                      {"weights", r.weights},
-                      {"difference", r.difference},
-                      {"bound", r.bound},
-                      {"first_difference", r.first}});
-    }
-    if (!speaks) return;
-    if (results.empty())
-      throw UserError("nothing was compared", "check layouts",
-                      fmt::format("this model fits no layout of up to {} ranks", ranks),
-                      "use other numbers of ranks, or a model of more layers and heads");
-    if (flags.json)
-      fmt::print("{}\n", Json{{"kept", kept}, {"layouts", list}}.dump(-1, ' ', true, Json::error_handler_t::replace));
-    else
-      fmt::print("{}\n", kept ? "all as promised" : "NOT all as promised");
-  });
-  return status != 0 ? status : kept ? 0 : 1;
-}
-
-}  // namespace
 
 Command check_command() {
+  std::vector<Command> actions;
+  actions.push_back(check_config_command());
+  actions.push_back(check_data_command());
+  actions.push_back(check_determinism_command());
+  actions.push_back(check_layouts_command());
+  actions.push_back(check_shrink_command());
   return command_of(
       {.name = "check",
-       .summary = "check with your own config that results are reproducible",
-       .example = "ravine check determinism --config run.yaml"},
-      "Machine",
-      {command<DeterminismFlags>(
-           {.name = "check determinism",
-            .summary = "repeat a short training: with other threads, with recomputation, resumed; compare all bits",
-            .example = "ravine check determinism --config run.yaml --steps 4 precision.compute=bf16",
-            .sections = {"model", "lora", "moe", "data", "train", "dpo", "optimizer", "schedule", "precision"},
-            .alone = true},
-           "", run_determinism),
-       command<LayoutsFlags>(
-           {.name = "check layouts",
-            .summary = "repeat a short training on many layouts of ranks; compare all bits",
-            .example = "mpirun -n 4 ravine check layouts --config run.yaml",
-            .sections = {"model", "lora", "moe", "data", "train", "dpo", "optimizer", "schedule", "precision", "parallel"}},
-           "", run_layouts)});
+       .summary = "check a training: its config and data against another program's, its results against themselves",
+       .example = "ravine check config run.yaml pretrain_llama.sh"},
+      "Machine", std::move(actions));
 }
 
 }  // namespace ravine

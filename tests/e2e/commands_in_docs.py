@@ -26,6 +26,7 @@ NOT_RUN = {
     "scripts/install": "installs",
     "pipx install": "installs, from the network",
     "docker build": "needs docker and the network",
+    "python3 tools/plain.py": "reads the sources, which a page's folder does not have",
     "ravine serve": "runs until it is stopped; tests/e2e/serve.py starts it as these lines do",
     "curl": "asks a server",
 }
@@ -38,12 +39,14 @@ STAND_INS = [
 ]
 
 # Lines that begin so end with another status than 0, as their page says.
-STATUS = {"ravine check determinism --config run.yaml --inject": 1, "ravine compare dumps/moved dumps/origin": 1, "ravine compare dumps/moved-1 dumps/origin": 1}
+STATUS = {"ravine check determinism --config run.yaml --inject": 1, "ravine compare dumps/moved dumps/origin": 1, "ravine compare dumps/moved-1 dumps/origin": 1,
+          "ravine check config run.yaml pretrain_llama.sh": 1}
 
 # Options put behind those of a page, by command: few and small steps, one thread.
 SHORTER = {
     "train": "train.steps=2 schedule.steps=0 schedule.warmup_steps=0 train.global_batch=4 train.micro_batch=1 train.valid_batches=1 train.threads=1 log.tensorboard=false",
-    "check": "--steps 2 train.threads=1 data.sequence_length=16",
+    "check determinism": "--steps 2 train.threads=1 data.sequence_length=16",
+    "check layouts": "--steps 2 train.threads=1 data.sequence_length=16",
     "data index": "--samples 200,20,",
 }
 
@@ -219,6 +222,7 @@ def _difference(base, out):
     golden = ROOT / "tests" / "golden"
     shutil.copytree(golden / "msprobe" / "statistics", out / "dumps" / "msprobe")
     shutil.copytree(golden / "torch_trace" / "trace", out / "dumps" / "ravine")
+    shutil.copy(ROOT / "examples" / "megatron" / "pretrain_llama.sh", out)
     losses = [6 * 0.99 ** t + 2 for t in range(1, 201)]
     for name in ("here", "there", "there-again", "there-once-more"):
         (out / "runs" / name).mkdir(parents=True)

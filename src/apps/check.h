@@ -1,0 +1,13 @@
+// The functions that return the actions of `ravine check`, one file each. check.cpp has the table.
+#pragma once
+#include "apps/command.h"
+
+namespace ravine {
+
+Command check_config_command();
+Command check_data_command();
+Command check_determinism_command();
+Command check_layouts_command();
+Command check_shrink_command();
+
+}  // namespace ravine
