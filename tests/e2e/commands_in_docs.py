@@ -38,7 +38,8 @@ STAND_INS = [
 ]
 
 # Lines that begin so end with another status than 0, as their page says.
-STATUS = {"ravine check determinism --config run.yaml --inject": 1, "ravine compare dumps/moved dumps/origin": 1, "ravine compare dumps/moved-1 dumps/origin": 1}
+STATUS = {"ravine check determinism --config run.yaml --inject": 1, "ravine compare dumps/moved dumps/origin": 1, "ravine compare dumps/moved-1 dumps/origin": 1,
+          "ravine bisect run.yaml other.yaml": 1}
 
 # Options put behind those of a page, by command: few and small steps, one thread.
 SHORTER = {
@@ -223,6 +224,7 @@ def _difference(base, out):
     for name in ("here", "there", "there-again", "there-once-more"):
         (out / "runs" / name).mkdir(parents=True)
         (out / "runs" / name / "metrics.jsonl").write_text("".join(json.dumps({"step": t, "loss": x, "grad_norm": 1 + t % 7 / 10}) + "\n" for t, x in enumerate(losses, 1)))
+    (out / "other.yaml").write_text((base / "run.yaml").read_text() + "optimizer: {eps: 0.001}\n")
     (out / "megatron.log").write_text("".join(f" iteration {t:8d}/     200 | consumed samples: {8 * t} | lm loss: {x:.6E} | grad norm: {1 + t % 7 / 10:.3f} |\n" for t, x in enumerate(losses, 1)))
 
 
