@@ -27,6 +27,7 @@ Command plan_command();
 Command bench_command();
 Command config_command();
 Command info_command();
+Command bisect_command();
 Command check_command();
 Command stop_command();
 Command plot_command();

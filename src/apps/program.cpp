@@ -13,7 +13,7 @@ int program(int argc, char** argv) {
       train_command(),      plan_command(),  stop_command(),      plot_command(),       generate_command(), chat_command(),
       serve_command(),      eval_command(),  tokenizer_command(), preprocess_command(), data_command(),     convert_command(),
       merge_lora_command(), trace_command(), dump_command(),      compare_command(),    curves_command(),   diff_command(),
-      replay_command(),     bench_command(), check_command(),     config_command(),     info_command(),
+      replay_command(),     bench_command(), check_command(),     bisect_command(),     config_command(),   info_command(),
   };
   commands.push_back(megatron_command(commands));
   commands.push_back(mindformers_command(commands));

@@ -195,6 +195,8 @@ Series series_of(const std::string& name, const std::map<int64_t, double>& value
 
 }  // namespace
 
+double loss_envelope(const std::string& compute, int64_t step) { return envelope(unit_roundoff(compute), step); }
+
 CurveVerdict judge_curves(const TrainingCurve& a, const TrainingCurve& b, const std::vector<TrainingCurve>& repeats,
                           const CurveOptions& o) {
   const Common c = common_steps(a.loss, b.loss);

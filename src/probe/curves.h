@@ -81,6 +81,10 @@ CurveVerdict judge_curves(const TrainingCurve& a, const TrainingCurve& b, const 
                           const CurveOptions& options);
 Json verdict_json(const CurveVerdict& verdict);
 
+// Returns the largest relative difference of losses that roundings explain at an early step (up to 50). compute: the
+// compute type of the runs; "": bf16.
+double loss_envelope(const std::string& compute, int64_t step);
+
 // Returns charts of a comparison: of the losses, of their difference with the allowed band around 0, and of the
 // gradient norms.
 std::vector<Chart> curve_charts(const TrainingCurve& a, const TrainingCurve& b, const std::vector<TrainingCurve>& repeats,

@@ -26,7 +26,6 @@ NOT_RUN = {
     "scripts/install": "installs",
     "pipx install": "installs, from the network",
     "docker build": "needs docker and the network",
-    "python3 tools/plain.py": "reads the sources, which a page's folder does not have",
     "ravine serve": "runs until it is stopped; tests/e2e/serve.py starts it as these lines do",
     "curl": "asks a server",
 }
@@ -40,7 +39,8 @@ STAND_INS = [
 
 # Lines that begin so end with another status than 0, as their page says.
 STATUS = {"ravine check determinism --config run.yaml --inject": 1, "ravine compare dumps/moved dumps/origin": 1, "ravine compare dumps/moved-1 dumps/origin": 1,
-          "ravine check config run.yaml pretrain_llama.sh": 1}
+          "ravine check config run.yaml pretrain_llama.sh": 1,
+          "ravine bisect run.yaml other.yaml": 1}
 
 # Options put behind those of a page, by command: few and small steps, one thread.
 SHORTER = {
@@ -227,6 +227,7 @@ def _difference(base, out):
     for name in ("here", "there", "there-again", "there-once-more"):
         (out / "runs" / name).mkdir(parents=True)
         (out / "runs" / name / "metrics.jsonl").write_text("".join(json.dumps({"step": t, "loss": x, "grad_norm": 1 + t % 7 / 10}) + "\n" for t, x in enumerate(losses, 1)))
+    (out / "other.yaml").write_text((base / "run.yaml").read_text() + "optimizer: {eps: 0.001}\n")
     (out / "megatron.log").write_text("".join(f" iteration {t:8d}/     200 | consumed samples: {8 * t} | lm loss: {x:.6E} | grad norm: {1 + t % 7 / 10:.3f} |\n" for t, x in enumerate(losses, 1)))
 
 

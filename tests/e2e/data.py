@@ -81,7 +81,8 @@ def test_killed_preprocess_goes_on(folder):
     seconds = time.monotonic() - began
     arguments = ("preprocess", "--input", *inputs, "--tokenizer", tokenizer(), "--output-prefix", folder / "p", "--save-every", "0", "--workers", "2")
     draw, kills = random.Random(1), 0
-    for attempt in range(40):
+    for attempt in range(60):
+        began = time.monotonic()
         process = r.start(*arguments)
         try:
             process.wait(draw.uniform(0.1, 0.6) * seconds * (1 + attempt / 4))
@@ -90,7 +91,12 @@ def test_killed_preprocess_goes_on(folder):
             process.wait()
         process.stdout.close()
         if process.returncode == 0:
-            break
+            if kills >= 2:
+                break
+            seconds = min(seconds, (time.monotonic() - began)) / (2 + attempt)  # the machine is faster now: once more from the beginning
+            for path in folder.glob("p_text_document.*"):
+                path.unlink()
+            continue
         kills += 1
         if (folder / "p_text_document.idx").exists():  # killed behind its end: whole, as is compared below
             if (folder / "p.preprocess" / "state.json").exists():
