@@ -62,6 +62,8 @@ struct ConvertFlags {
       one_of<DType>({std::nullopt, DType::f32, DType::bf16, DType::f16}));
     v("model-config", o.model_config, "config.json, if the input has none or another vocabulary; with --to peft: of the base",
       metavar("FILE") & reads());
+    v("vocab-size", o.vocabulary, "Megatron input: rows of the vocabulary, if its files do not say it; 0: not known",
+      between(0, 1 << 30) & detail("The rows behind them are padding and are cut."));
     v("resize-vocab", o.resize_vocabulary, "rows of embedding and head; new rows are the mean of the old rows; 0: unchanged",
       between(0, 1 << 30));
     v("upcycle", o.upcycle, "with --to hf: turn a dense model into a mixture of experts, like experts=8,top_k=2",

@@ -16,7 +16,7 @@ using enum KeyType;
 namespace fs = std::filesystem;
 
 DialectTable megatron_conversion_table() {
-  const char* said = "the config.json of the input says it";
+  const char* said = "the input says it: its config.json, or the arguments and tensors of Megatron's files";
   return {
       renamed("--input-model-dir", text, "--input"),
       renamed("--output-model-dir", text, "--output"),
@@ -56,9 +56,9 @@ DialectTable megatron_conversion_table() {
       inert("--load_weight_map", on, "files and their index are recognised"),
       used("--make-vocab-size-divisible-by", whole, "--vocab-multiple"),
       inert("--added-token-num", whole, "0 adds no rows"),
-      inert("--orig-vocab-size", whole, said),
-      inert("--true-vocab-size", whole, said),
-      inert("--vocab-file", text, "the tokenizer's files are copied"),
+      used("--orig-vocab-size", whole, "--vocab-size"),
+      used("--true-vocab-size", whole, "--vocab-size"),
+      used("--vocab-file", text, "--vocab-size"),
       inert("--tokenizer-model", text, "the tokenizer's files are copied"),
       inert("--megatron-path", text, "no code of it is run"),
       inert("--model-type", text, "the input is recognised"),
@@ -174,6 +174,42 @@ Json config_at(const std::string& path) {
   }
 }
 
+// Appends the rows of the vocabulary of a Megatron input, whose files often do not name them. The first given flag
+// counts.
+void add_vocabulary(Translation& t, const MegatronJob& job, const std::string& input, const Json& config) {
+  std::string flag;
+  for (const char* key : {"--true-vocab-size", "--orig-vocab-size", "--vocab-file"}) {
+    if (!t.has(key)) continue;
+    const bool tokenizer = std::string_view(key) == "--vocab-file";
+    if (!holds_megatron_ranks(input) || config.is_object()) {
+      t.becomes(key, KeyStatus::inert, tokenizer ? "the tokenizer's files are copied" : "the config.json of the input says it");
+      continue;
+    }
+    if (!flag.empty()) {
+      t.becomes(key, KeyStatus::inert, flag + " says how many rows there are");
+      continue;
+    }
+    flag = key;
+    const Json ids = tokenizer ? config_at(t.text(key)) : Json();
+    const int64_t rows = tokenizer ? static_cast<int64_t>(ids.is_object() ? ids.size() : 0) : t.whole(key);
+    const Json stored = job.network ? job.network(input) : Json::object();
+    const Json said = stored.value("arguments", Json::object()).value("true_vocab_size", Json());
+    if (rows < 1)
+      t.refuse(key, tokenizer ? fmt::format("{} {}", key, t.text(key)) : fmt::format("{} is {}", key, rows),
+               tokenizer ? "the rows of the vocabulary are as many as the tokens of this JSON file, and there are none"
+                         : "a vocabulary has 1 row or more",
+               tokenizer ? "write --true-vocab-size N in its place" : "correct it, or leave it out");
+    else if (said.is_number() && said != Json(rows))
+      t.refuse(
+          key,
+          fmt::format("{} says {} rows, and the arguments of {} say {}", key, rows, stored.value("where", input), said.dump()),
+          "the model is converted as it is",
+          "correct it, or leave it out; `ravine convert --resize-vocab` changes the number of rows");
+    else
+      t.command.insert(t.command.end(), {"--vocab-size", std::to_string(rows)});
+  }
+}
+
 // Appends the layout of experts in megatron-core: one tensor for all with the switch, else a module each.
 void add_experts(Translation& t, bool core, const Json& config) {
   const char* key = "--moe-grouped-gemm";
@@ -242,6 +278,7 @@ Translation translate_conversion(const std::vector<PlacedWord>& words, const Meg
   const std::string place = (fs::path(input) / "config.json").string();
   const Json config = config_at(place);
   refuse_other_sizes(t, config, place);
+  add_vocabulary(t, job, input, config);
   if (t.has("--make-vocab-size-divisible-by")) {
     const int64_t n = t.whole("--make-vocab-size-divisible-by");
     if (n < 1)
@@ -255,7 +292,7 @@ Translation translate_conversion(const std::vector<PlacedWord>& words, const Meg
   add_experts(t, !hf && to == "megatron-mcore", config);
   if (!from.empty()) t.command.insert(t.command.end(), {"--from", from});
   if (t.has("--lora-load")) t.command.insert(t.command.end(), {"--adapter", t.text("--lora-load")});
-  hold_megatron_adapter(t);
+  hold_megatron_adapter(t, job);
   if (t.has("--params-dtype")) {
     const std::string type = t.text("--params-dtype");
     t.command.insert(t.command.end(), {"--dtype", type == "fp16" ? "f16" : type == "fp32" ? "f32" : "bf16"});
@@ -275,8 +312,8 @@ DialectTable megatron_merge_rows() {
       inert("--lora-alpha", number, "the adapter says it"),
       inert("--lora-target-modules", texts, "the adapter says it"),
       inert("--lora-modules-to-save", texts, "the adapter says it"),
-      inert("--fp16", on, "weights keep the type of the base"),
-      inert("--bf16", on, "weights keep the type of the base"),
+      used("--fp16", on, "--dtype"),
+      used("--bf16", on, "--dtype"),
       inert("--tokenizer-type", text, "the tokenizer's files are copied"),
       inert("--tokenizer-name-or-path", text, "the tokenizer's files are copied"),
       inert("--tokenizer-model", text, "the tokenizer's files are copied"),
@@ -293,15 +330,20 @@ Translation translate_merge(const std::vector<PlacedWord>& words, const Megatron
   for (const auto& [key, what] :
        {std::pair{"--load", "the model"}, {"--lora-load", "the adapter"}, {"--save", "the new model"}})
     if (!t.has(key)) t.refuse(key, fmt::format("{} is not given", key), fmt::format("it is {}", what), "name the folder");
-  hold_megatron_adapter(t);
+  hold_megatron_adapter(t, job);
   hold_megatron_network(t, job, t.text("--load"), LoadedAs::model);
   std::error_code error;
+  const auto add_type = [&] {  // the type of the model that the program builds, merges and saves
+    if (t.is_on("--fp16") || t.is_on("--bf16"))
+      t.command.insert(t.command.end(), {"--dtype", t.is_on("--fp16") ? "f16" : "bf16"});
+  };
   const bool huggingface =
       fs::exists(fs::path(t.text("--load")) / "config.json", error) && !holds_megatron_ranks(t.text("--load"));
   if (huggingface) {
     t.command = {"merge-lora", "--model", t.text("--load"), "--adapter", t.text("--lora-load"), "--output", t.text("--save")};
     for (const char* key : {"--tensor-model-parallel-size", "--pipeline-model-parallel-size"})
       if (t.has(key)) t.becomes(key, KeyStatus::inert, "--load is a Hugging Face folder, and so is the merged one");
+    add_type();
     return t;
   }
   const char* to = t.is_on("--deepspeed")          ? "megatron-deepspeed"
@@ -310,6 +352,7 @@ Translation translate_merge(const std::vector<PlacedWord>& words, const Megatron
   t.command = {"convert",  "--input",        t.text("--load"), "--adapter", t.text("--lora-load"),
                "--output", t.text("--save"), "--to",           to};
   add_sizes(t, false, {"--tensor-model-parallel-size"}, {"--pipeline-model-parallel-size"});
+  add_type();
   return t;
 }
 

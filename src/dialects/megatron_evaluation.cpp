@@ -25,6 +25,15 @@ bool speaks_of(const std::string& folder, const Json& tasks) {
                      [&](const Json& task) { return plain(folder).find(plain(task.get<std::string>())) != std::string::npos; });
 }
 
+// Tells that questions have no chat template. ModelLink's evaluation.py of 2024 has one unless --no-chat-template is
+// given, if the tokenizer has one.
+void tell_of_chat_template(Translation& t, const std::string& program) {
+  if (program != "evaluation.py" || t.is_on("--no-chat-template") || !tokenizer_has_chat_template(t)) return;
+  t.notice(
+      "questions are put without the model's chat template, as with --no-chat-template; ModelLink puts it around them, unless "
+      "the flag is given");
+}
+
 constexpr const char* kSplits[] = {"test", "val", "validation", "dev", "data"};
 
 // Returns the folder of --task-data-path. If the path is named after a split and the files are in the folder above,
@@ -57,7 +66,9 @@ DialectTable megatron_evaluation_rows() {
                                       inert("--top-p", number, "the protocol answers greedily"),
                                       inert("--top-k", whole, "the evaluation programs do not read it there either"),
                                       inert("--greedy", on, "the protocol answers greedily"),
-                                      inert("--no-chat-template", on, "questions have no chat template around them"),
+                                      inert("--no-chat-template", on,
+                                            "as with it: questions have no chat template, which ModelLink of 2024 puts around "
+                                            "them without it"),
                                       refused("--instruction-template", text, "questions are put as the protocol has them",
                                               "write what is to stand around them as --template '..{instruction}..'"),
                                       refused("--prompt-type", text, "questions are put as the protocol has them",
@@ -101,7 +112,8 @@ Translation translate_evaluation(const std::vector<PlacedWord>& words, const Meg
   if (t.has("--template")) c.insert(c.end(), {"--template", t.text("--template")});
   for (const char* key : {"--allow-code", "--overwrite"})
     if (t.is_on(key)) c.push_back(key);
-  add_megatron_running(t);
+  add_megatron_running(t, job);
+  tell_of_chat_template(t, job.program);
   return t;
 }
 

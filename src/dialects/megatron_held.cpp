@@ -42,6 +42,7 @@ const std::vector<HeldFlag>& held_flags() {
       {"--sliding-window", "sliding_window", Part::form},
       {"--normalization", "normalization", Part::form},
       {"--swiglu", "swiglu", Part::form, true},
+      {"--no-bias-gelu-fusion", "bias_gelu_fusion", Part::form, false},
       {"--add-bias-linear", "add_bias_linear", Part::form, true},
       {"--disable-bias-linear", "add_bias_linear", Part::form, false},
       {"--add-qkv-bias", "add_qkv_bias", Part::form, true},

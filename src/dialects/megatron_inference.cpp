@@ -15,9 +15,11 @@ DialectTable megatron_inference_rows() {
   for (DialectKey& row :
        DialectTable{used("--task", texts, "--sample, --beams"), renamed("--temperature", number, "--temperature", 0.7),
                     renamed("--top-k", whole, "--top-k", 50), renamed("--top-p", number, "--top-p", 0.95),
-                    inert("--max-length", whole, "--max-new-tokens says how much is written"), used("--seed", whole, "--seed"),
-                    used("--prompt-type", text, "--template"), used("--hf-chat-template", on, "--chat"),
-                    used("--add-eos-token", texts, "--stop-tokens")})
+                    inert("--max-length", whole, "--max-new-tokens says how much is written"),
+                    inert("--use-kv-cache", on,
+                          "keys and values are always kept; a chat is labelled ModelLink, as in the programs that have it"),
+                    used("--seed", whole, "--seed"), used("--prompt-type", text, "--template"),
+                    used("--hf-chat-template", on, "--chat"), used("--add-eos-token", texts, "--stop-tokens")})
     own.push_back(std::move(row));
   return own;
 }
@@ -84,7 +86,7 @@ void add_task(Translation& t, const std::string& task, const std::vector<std::st
       if (draws || std::string_view(key) != "--temperature") c.insert(c.end(), {key, t.value(key).dump()});
   if (!ends.empty()) c.push_back("--stop-tokens"), c.insert(c.end(), ends.begin(), ends.end());
   if (t.has("--seed") && draws) c.insert(c.end(), {"--seed", std::to_string(t.whole("--seed"))});
-  add_megatron_running(t, !chat);
+  add_megatron_running(t, job, !chat);
 }
 
 }  // namespace

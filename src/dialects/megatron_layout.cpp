@@ -7,6 +7,8 @@ namespace {
 using enum KeyType;
 
 DialectTable megatron_rank_rows() {
+  const char* equal =
+      "micro batches have one size here, and every sample one weight; there, samples of small micro batches weigh more";
   const char* sums = "sums over ranks have a fixed order here, and overlap with work where they can";
   return {
       copied("--tensor-model-parallel-size", whole, "parallel.tensor", 1),
@@ -23,8 +25,8 @@ DialectTable megatron_rank_rows() {
       inert("--fold-mode", text, "it orders the work of virtual stages; the interleaved order has the same numbers"),
       inert("--no-overlap-p2p-communication", on, "it says when stages send, not what"),
       inert("--no-scatter-gather-tensors-in-pipeline", on, "stages send whole tensors or their part as they hold them"),
-      inert("--optimized-pipeline", on, "micro batches of one size give the numbers that the page promises"),
-      inert("--manual-mbs", text, "micro batches of one size give the numbers that the page promises"),
+      inert("--optimized-pipeline", on, equal),
+      inert("--manual-mbs", text, equal),
       inert("--no-async-tensor-model-parallel-allreduce", on, sums),
       inert("--overlap-grad-reduce", on, sums),
       inert("--overlap-param-gather", on, sums),
@@ -32,9 +34,10 @@ DialectTable megatron_rank_rows() {
       inert("--DDP-impl", text, "there is one way to sum gradients over data ranks"),
       inert("--no-contiguous-buffers-in-local-ddp", on, "where gradients lie decides no number"),
       inert("--accumulate-allreduce-grads-in-fp32", on, "gradients are summed in f32 unless --release-fp32-grad is given"),
-      inert("--no-gradient-accumulation-fusion", on, "fused or not, the sums are the same"),
+      inert("--no-gradient-accumulation-fusion", on,
+            "products of micro batches are added in f32, as with the fusion; without it they are rounded to 16 bits there"),
       inert("--distributed-backend", text, "ranks talk through MPI"),
-      inert("--distributed-timeout-minutes", whole, "parallel.patience says how long a silent rank is waited for"),
+      used("--distributed-timeout-minutes", whole, "parallel.patience"),
       inert("--local_rank", whole, "the launcher says it"),
       inert("--local-rank", whole, "the launcher says it"),
       inert("--optimize-recomp-communication-level", whole, "it saves messages of recomputation, which decide no number"),

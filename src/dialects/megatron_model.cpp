@@ -156,6 +156,11 @@ void add_recent_fields(Translation& t, const MegatronNet& n, const std::string& 
   if (family == "mistral") c["sliding_window"] = t.value("--sliding-window");
 }
 
+// Returns the form of GELU: the fused one and OpenAI's are the tanh form, the unfused one is exact.
+const char* gelu_of(const Translation& t) {
+  return t.is_on("--no-bias-gelu-fusion") && !t.is_on("--openai-gelu") ? "gelu" : "gelu_new";
+}
+
 Json config_of_net(Translation& t, const MegatronSizes& s, const MegatronJob& job, const MegatronNet& n,
                    const std::string& family) {
   Json c = {{"model_type", family}};
@@ -171,6 +176,7 @@ Json config_of_net(Translation& t, const MegatronSizes& s, const MegatronJob& jo
   c["num_hidden_layers"] = s.layers;
   c["num_attention_heads"] = s.heads;
   if (family == "gpt2") {
+    c["activation_function"] = gelu_of(t);
     c["n_inner"] = width;
     c["max_position_embeddings"] = positions;
     c["layer_norm_epsilon"] = eps;
@@ -178,6 +184,7 @@ Json config_of_net(Translation& t, const MegatronSizes& s, const MegatronJob& jo
     c["seq_length"] = positions;
     c["layer_norm_epsilon"] = eps;
   } else if (family == "gpt_neox") {
+    c["hidden_act"] = gelu_of(t);
     c["intermediate_size"] = width;
     c["max_position_embeddings"] = positions;
     c["layer_norm_eps"] = eps;
@@ -209,6 +216,20 @@ Json config_of_net(Translation& t, const MegatronSizes& s, const MegatronJob& jo
   c["tie_word_embeddings"] = n.tied;
   if (const int64_t rows = rows_of_net(t, s, job); rows > 0) c["vocab_size"] = rows;
   return c;
+}
+
+// Refuses flags of GELU that this network cannot follow.
+void refuse_other_gelu(Translation& t, const MegatronNet& n, const std::string& family) {
+  const char *unfused = "--no-bias-gelu-fusion", *openai = "--openai-gelu";
+  if (n.gated && t.is_on(unfused)) t.becomes(unfused, KeyStatus::inert, "a gated MLP has no fused GELU");
+  if (n.gated && t.is_on(openai))
+    t.refuse(openai, openai, "it replaces the activation that gates the MLP", "leave it out");
+  else if (t.is_on(openai) && !t.is_on(unfused))
+    t.refuse(openai, fmt::format("{} without {}", openai, unfused), "Megatron fuses its own GELU alone",
+             "leave it out: the fused GELU is the same tanh form");
+  else if (family == "bloom" && std::string_view(gelu_of(t)) == "gelu")
+    t.refuse(unfused, unfused, "BLOOM has tanh GELU, and without the fusion Megatron computes the exact one",
+             "leave it out, or write --openai-gelu beside it");
 }
 
 // Refuses the flags that contradict Gemma 2, for a network that has other flags of Gemma 2.
@@ -262,6 +283,12 @@ void set_megatron_model(Translation& t, const MegatronSizes& s, const MegatronJo
     return;
   }
   if (n.rms && n.gated && n.mlp_bias && family != "llama") no("--add-bias-linear", "this family has no biases in its MLP");
+  refuse_other_gelu(t, n, family);
+  if (const char* side = "--tokenizer-padding-side"; t.text(side) == "left" && !n.rope)
+    t.refuse(side, fmt::format("{} left", side),
+             n.alibi ? "ALiBi and padding on the left do not go together, in ModelLink too"
+                     : "learned positions of a row begin behind its padding there",
+             "write right");
   if (t.is_on("--no-position-embedding")) {
     if (n.rope || n.alibi)
       t.becomes("--no-position-embedding", KeyStatus::inert, "positions are those of --position-embedding-type");

@@ -19,8 +19,14 @@ void refuse_megatron_conflicts(Translation& t, const MegatronSizes& sizes, const
 // Sets model.config to the config.json of the network that the flags describe, with its family. A network that no
 // family has is refused.
 void set_megatron_model(Translation& t, const MegatronSizes& sizes, const MegatronJob& job, MegatronAge age);
+// Returns the flag that names the tokenizer. --tokenizer-type decides if several are given; --vocab-file if none is.
+const char* megatron_tokenizer_flag(const Translation& t);
 // Returns the path of the tokenizer that Megatron's flags name; "" if they name none.
 std::string megatron_tokenizer(const Translation& t);
+// Returns the seconds of --distributed-timeout-minutes that parallel.patience can be, with a notice if they are fewer.
+int64_t megatron_patience(Translation& t);
+// Returns the JSON of --deepspeed_config, a file or written by the script; an empty object without the flag.
+Json megatron_deepspeed(Translation& t, const MegatronJob& job);
 
 // Sets the data sources, their order, and the data held out for validation.
 void set_megatron_data(Translation& t, const MegatronSizes& s, const MegatronJob& job, MegatronAge age);

@@ -185,6 +185,7 @@ void set_layout(Translation& t, const MegatronSizes& s, const Json& deepspeed) {
       t.becomes("--sequence-parallel", KeyStatus::inert, "one tensor rank has nothing to cut");
   }
   cut_kept_activations(t, s);
+  if (t.has("--distributed-timeout-minutes")) t.set("parallel.patience", megatron_patience(t), "--distributed-timeout-minutes");
   const bool stages = t.is_on("--deepspeed");
   double zero = t.is_on("--use-distributed-optimizer") ? 1 : 0;
   if (stages) {
@@ -240,6 +241,10 @@ void set_layout(Translation& t, const MegatronSizes& s, const Json& deepspeed) {
   only("--enable-recompute-layers-per-pp-rank", t.whole("--num-layers-per-virtual-pipeline-stage") == 0,
        "stages have one part each, whose layers are counted in any case", "the layers of each virtual part are counted",
        "write the number of one part, and leave it out");
+  only("--square-alibi-mask", t.is_on("--fill-neg-inf") || t.is_on("--use-flash-attn") || t.is_on("--triangle-attn"),
+       "softmax sees no difference between the two forms of ALiBi",
+       "without --fill-neg-inf ModelLink masks nothing then: tokens see later ones", "give --fill-neg-inf or --use-flash-attn");
+  only("--tokenizer-padding-side", true, "no token sees padding, on either side of its row", "");
   only("--triangle-attn", true, "attention always leaves the masked half of the scores out", "");
 }
 
@@ -318,23 +323,27 @@ void set_recompute(Translation& t, const MegatronSizes& s) {
                 by_room ? "--auto-recompute-device-size chooses what is recomputed" : "no full recompute is asked for");
 }
 
-const char* tokenizer_flag(const Translation& t) {
-  return t.has("--tokenizer-model")          ? "--tokenizer-model"
-         : t.has("--tokenizer-name-or-path") ? "--tokenizer-name-or-path"
-                                             : "--vocab-file";
-}
-
 void set_tokenizer(Translation& t) {
   const std::string kind = t.text("--tokenizer-type");
   if (kind.starts_with("BertWordPiece"))
     return t.refuse("--tokenizer-type", "--tokenizer-type " + kind, "this program trains models of the next token",
                     "use the tokenizer of such a model");
   if (kind == "NullTokenizer") return t.becomes("--tokenizer-type", KeyStatus::inert, "token files need no tokenizer");
-  if (const std::string path = megatron_tokenizer(t); !path.empty()) t.set("model.tokenizer", path, tokenizer_flag(t));
+  if (const std::string path = megatron_tokenizer(t); !path.empty()) t.set("model.tokenizer", path, megatron_tokenizer_flag(t));
+  for (const char* key : {"--tokenizer-model", "--tokenizer-name-or-path", "--vocab-file"})
+    if (t.has(key) && std::string_view(key) != megatron_tokenizer_flag(t))
+      t.becomes(key, KeyStatus::inert, fmt::format("{} names the tokenizer", megatron_tokenizer_flag(t)));
 }
 
-// Returns the JSON of --deepspeed_config, a file or written by the script; an empty object without the flag.
-Json deepspeed_settings(Translation& t, const MegatronJob& job) {
+}  // namespace
+
+int64_t megatron_patience(Translation& t) {
+  const char* key = "--distributed-timeout-minutes";
+  if (t.whole(key) > 60) t.notice(fmt::format("{} {}: a silent rank is waited for an hour at most", key, t.whole(key)));
+  return std::clamp<int64_t>(t.whole(key), 0, 60) * 60 + (t.whole(key) < 1 ? 2 : 0);
+}
+
+Json megatron_deepspeed(Translation& t, const MegatronJob& job) {
   if (!t.is_on("--deepspeed") || !t.has("--deepspeed_config")) return Json::object();
   const std::string path = t.text("--deepspeed_config");
   const auto own = job.written.find(path);
@@ -348,15 +357,19 @@ Json deepspeed_settings(Translation& t, const MegatronJob& job) {
   return Json::object();
 }
 
-}  // namespace
+const char* megatron_tokenizer_flag(const Translation& t) {
+  const bool model = t.has("--tokenizer-model"), named = t.has("--tokenizer-name-or-path");
+  if (named && (!model || t.text("--tokenizer-type") == "PretrainedFromHF")) return "--tokenizer-name-or-path";
+  return model ? "--tokenizer-model" : "--vocab-file";
+}
 
 std::string megatron_tokenizer(const Translation& t) {
-  const std::string flag = tokenizer_flag(t), path = t.text(flag);
+  const std::string flag = megatron_tokenizer_flag(t), path = t.text(flag);
   return flag == "--vocab-file" && !path.empty() ? fs::path(path).parent_path().string() : path;
 }
 
 void set_megatron_run(Translation& t, const MegatronSizes& s, const MegatronJob& job, MegatronAge age) {
-  const Json deepspeed = deepspeed_settings(t, job);
+  const Json deepspeed = megatron_deepspeed(t, job);
   set_steps(t, s);
   set_optimizer(t);
   set_precision(t, deepspeed);

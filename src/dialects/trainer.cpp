@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "config/config.h"
 #include "config/yaml_json.h"
 #include "dialects/deepspeed_json.h"
@@ -20,6 +21,8 @@ void TrainerFlagsLead::all() {
   model();
   data();
   length();
+  sampling();
+  batches_of_ranks();
   actions();
   saving();
   if (c_ && c_->has_section("optimizer")) {
@@ -49,9 +52,13 @@ void TrainerFlagsLead::model() {
     const std::filesystem::path path = a_.text("config_name");
     set("model.config", std::filesystem::is_directory(path, error) ? (path / "config.json").string() : path.string(),
         "config_name");
+  } else if (a_.has("model_type")) {
+    refuse("model_type", "a new model takes its shape from a config.json; give --config_name FILE in its place");
   } else {
     refuse("model_name_or_path", "it is missing; name a model folder, or a new model by --config_name FILE");
   }
+  if (a_.has("model_name_or_path") || a_.has("config_name"))
+    says("model_type", "--model_name_or_path or --config_name says it, in run_clm.py too");
   use("tokenizer_name", "model.tokenizer");
 }
 
@@ -135,10 +142,65 @@ void TrainerFlagsLead::length() {
     refuse("data_seed",
            fmt::format("one seed draws weights and order; leave it out, or give --seed {}", a_.whole("data_seed")));
   use("seed", "train.seed");
+  if (a_.was_given("ddp_timeout") && a_.whole("ddp_timeout") > 3600)
+    out_.notices.push_back(fmt::format("{}: a silent rank is waited for an hour at most", written("ddp_timeout")));
   if (a_.was_given("ddp_timeout"))
     set("parallel.patience", std::clamp<int64_t>(a_.whole("ddp_timeout"), 2, 3600), "ddp_timeout");
   if (!a_.on("average_tokens_across_devices") && facts_.ranks > 1 && facts_.version != TransformersVersion::v4_37)
     refuse("average_tokens_across_devices", "the labels of all ranks count alike in a step; leave it out");
+}
+
+// Sets the order of samples.
+void TrainerFlagsLead::sampling() {
+  const std::string& strategy = a_.text("train_sampling_strategy");
+  if (strategy == "sequential")
+    set("data.shuffle", false, "train_sampling_strategy");
+  else if (strategy == "random")
+    says("train_sampling_strategy", "random is what runs");
+  else
+    refuse("train_sampling_strategy", "samples are not grouped by length; write random or sequential");
+}
+
+// Refuses flags that divide batches or weights over ranks in another way.
+void TrainerFlagsLead::batches_of_ranks() {
+  const char* whose = "batch sizes are those of a rank";
+  const std::string fix = "leave it out, and divide --per_device_train_batch_size by the ranks";
+  const auto split = [&](const char* flag, const std::string& what) {
+    if (facts_.ranks > 1)
+      refuse(flag, fmt::format("{}{}; {}", what, whose, fix));
+    else
+      says(flag, "one rank has whole batches");
+  };
+  if (a_.on("split_batches"))
+    split("split_batches", "");
+  else
+    says("split_batches", whose);
+  if (a_.whole("tp_size") > 1)
+    refuse("tp_size", "ranks are data ranks; leave it out, or train with `ravine train` and parallel.tensor");
+  else
+    says("tp_size", "weights are whole on each rank, as without it");
+  if (!a_.has("accelerator_config")) return;
+  Json config;
+  try {
+    const std::string& text = a_.text("accelerator_config");
+    std::error_code error;
+    config = std::filesystem::is_regular_file(text, error) ? read_json(text) : parse_json(text, "--accelerator_config");
+  } catch (const UserError& e) {
+    return refuse("accelerator_config", fmt::format("{}; leave it out", e.what()));
+  }
+  says("accelerator_config", "its fields have their defaults");
+  const Json defaults = {{"split_batches", false},       {"dispatch_batches", nullptr},
+                         {"even_batches", true},         {"use_seedable_sampler", true},
+                         {"non_blocking", false},        {"gradient_accumulation_kwargs", nullptr},
+                         {"use_configured_state", false}};
+  if (!config.is_null() && !config.is_object()) return refuse("accelerator_config", "it is no JSON object; leave it out");
+  for (const auto& [field, value] : config.items()) {
+    const auto standard = defaults.find(field);
+    if (field == "split_batches" && value == Json(true))
+      split("accelerator_config", "it has split_batches, and ");
+    else if (standard == defaults.end() || *standard != value)
+      refuse("accelerator_config", fmt::format("its '{}' has no counterpart; leave the field out", field.substr(0, 80)));
+  }
 }
 
 void TrainerFlagsLead::precision() {

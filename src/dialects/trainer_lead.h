@@ -52,6 +52,8 @@ class TrainerFlagsLead {
   // flag `steps`; epoch: the steps of an epoch.
   int64_t strategy(std::string_view flag, std::string_view steps, int64_t never);
   void length();
+  void sampling();
+  void batches_of_ranks();
   void actions();
   void lines();
   void tokens();

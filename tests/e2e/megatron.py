@@ -79,6 +79,8 @@ FLIPS = {
     "--embed-layernorm": (None, {**GPT, "--position-embedding-type": "alibi", "--ffn-hidden-size": 2048}), "--lm-norm-weight": (None, {}), "--untie-embeddings-and-output-weights": (None, {}),
     "--no-untie-embeddings-and-output-weights": None, "--make-vocab-size-divisible-by": (3000, {"--tokenizer-type": "NullTokenizer"}), "--pad-vocab-size-to": (2048, {}), "--padded-vocab-size": (2048, {}), "--vocab-size": (2000, {}),
     "--init-method-std": (0.01, {}), "--num-experts": (4, {}), "--moe-router-topk": (1, EXPERTS), "--moe-aux-loss-coeff": (0.01, EXPERTS), "--moe-z-loss-coeff": (0.01, EXPERTS), "--moe-train-capacity-factor": (1.5, EXPERTS),
+    "--no-bias-gelu-fusion": (None, {**GPT, "--position-embedding-type": "learned_absolute"}), "--openai-gelu": (None, {**GPT, "--no-bias-gelu-fusion": None}), "--square-alibi-mask": (None, {"--position-embedding-type": "alibi"}),
+    "--tokenizer-padding-side": ("left", {"--position-embedding-type": "alibi"}), "--distributed-timeout-minutes": (5, {}),
     "--expert-interval": (2, EXPERTS), "--triangle-attn": "inert", "--z-loss-weight": (0.1, {}),
     "--micro-batch-size": (1, {}), "--global-batch-size": (32, {}), "--train-iters": (50, {}), "--train-samples": (3200, {"--train-iters": False}), "--lr": (1e-3, {}), "--min-lr": (1e-5, {}), "--lr-decay-style": ("cosine", {}),
     "--lr-decay-iters": (50, {}), "--lr-decay-samples": (800, SAMPLES), "--lr-warmup-fraction": (0.1, {}), "--lr-warmup-iters": (5, {}), "--lr-warmup-samples": (80, SAMPLES), "--lr-warmup-init": (1e-6, {}),

@@ -1,12 +1,15 @@
 """checkpoint.layout=megatron: a run leaves iter_NNNNNNN and latest_checkpointed_iteration.txt as a run of Megatron does, and goes on from them, on other ranks too; `ravine megatron --load` goes on as Megatron does. What Megatron
 makes of them is judged by tools/golden/judge_megatron.py."""
+import contextlib
 import json
 import math
 import os
 import re
 import shutil
+import signal
 import struct
 import subprocess
+import time
 from pathlib import Path
 
 import ravine_run as r
@@ -428,6 +431,98 @@ def test_what_has_no_effect_is_said_once(folder):
         named_there = [flag for flag in flags if str(flag).startswith("--") and flag in lines[0].replace(",", " ").split()]
         check(bool(more) == (name == "many") and len(named_there) + (int(more[1]) if more else 0) >= len([f for f in flags if str(f).startswith("--")]), lines[0])
     check("no effect" not in megatron(folder, "--use-flash-attn", "--print-config").stderr, "a config that is printed is no run")
+
+
+PLAIN = {"--swiglu", "--disable-bias-linear", "--normalization", "RMSNorm"}
+
+
+def plain(folder, *flags, **more):
+    """A network with a plain MLP, LayerNorm and biases."""
+    shape = [w for w in SHAPE if w not in PLAIN]
+    return ranked(1, ["megatron", *shape, "--micro-batch-size", 2, "--global-batch-size", 4, "--train-iters", 4, "--lr", "3e-2", "--data-path", folder / "data_document", "--split", "1,0,0", "--log-interval", 1, "--save-interval", 4,
+                      *flags, "train.threads=1"], **more)
+
+
+def test_the_form_of_gelu(folder):
+    """Fused it is the tanh form, unfused the exact one, whatever the positions are: the losses are those of a config.json that says so."""
+    documents(folder)
+    for positions, field in (("rope", "hidden_act"), ("learned_absolute", "activation_function")):
+        of, at = ["--position-embedding-type", positions], folder / positions
+        for name, flags in (("fused", []), ("unfused", ["--no-bias-gelu-fusion"]), ("openai", ["--no-bias-gelu-fusion", "--openai-gelu"])):
+            plain(folder, *of, *flags, "--save", at / name)
+        config = json.loads((at / "fused/model/config.json").read_text())
+        for form in ("gelu", "gelu_new"):
+            (folder / f"{form}.json").write_text(json.dumps({**config, field: form}))
+            plain(folder, *of, "--save", at / form, f"model.config={folder / form}.json")
+        check(losses(at / "fused") == losses(at / "openai") == losses(at / "gelu_new") != losses(at / "gelu") == losses(at / "unfused"), f"{positions}: {[losses(at / n) for n in ('fused', 'openai', 'gelu_new', 'gelu', 'unfused')]}")
+        # A model that is loaded has its own form, and the flag may not contradict it.
+        said = plain(folder, *of, "--load", at / "fused/model", "--no-bias-gelu-fusion", "--save", folder / "no", status=2).stderr
+        check("--no-bias-gelu-fusion is given" in said and "bias_gelu_fusion of" in said and not (folder / "no").exists(), said)
+        plain(folder, *of, "--load", at / "unfused/model", "--no-bias-gelu-fusion", "--save", at / "on")
+    bloom = ["--position-embedding-type", "alibi", "--embed-layernorm", "--ffn-hidden-size", 128]
+    said = plain(folder, *bloom, "--no-bias-gelu-fusion", "--save", folder / "no", status=2).stderr
+    check("BLOOM has tanh GELU" in said and "--openai-gelu" in said and not (folder / "no").exists(), said)
+    plain(folder, *bloom, "--no-bias-gelu-fusion", "--openai-gelu", "--save", folder / "bloom")
+    for flags, words in ((["--openai-gelu"], "leave it out"), (["--onnx-safe", "True"], "exact GELU")):
+        said = plain(folder, *flags, "--save", folder / "no", status=2).stderr
+        check(words in said and flags[0] in said and "unknown" not in said, said)
+
+
+def test_what_a_flag_alone_would_change_is_refused(folder):
+    """ModelLink masks nothing with --square-alibi-mask alone; padding on the left moves positions that are learned. Beside what makes them harmless the curve is that without them."""
+    documents(folder)
+    alibi, square = ["--position-embedding-type", "alibi"], "--square-alibi-mask"
+    megatron(folder, *alibi, "--save", folder / "alibi", iters=2)
+    said = megatron(folder, *alibi, square, "--save", folder / "no", status=2).stderr
+    check("tokens see later ones" in said and "--fill-neg-inf" in said and not (folder / "no").exists(), said)
+    for beside in ("--fill-neg-inf", "--use-flash-attn"):
+        megatron(folder, *alibi, square, beside, "--save", folder / beside, iters=2)
+        check(losses(folder / beside) == losses(folder / "alibi"), beside)
+    left = ["--tokenizer-padding-side", "left"]
+    for of, words in ((alibi, "ALiBi"), (["--position-embedding-type", "learned_absolute"], "learned positions")):
+        said = (megatron if of is alibi else plain)(folder, *of, *left, "--save", folder / "no", status=2).stderr
+        check(words in said and "write right" in said and not (folder / "no").exists(), said)
+    megatron(folder, *left, "--save", folder / "rope", iters=1)
+    plain(folder, "--tokenizer-padding-side", "right", "--position-embedding-type", "learned_absolute", "--save", folder / "right")
+
+
+def test_scalars_of_event_files_by_their_own_flags(folder):
+    """ModelLink's two switches are known by its own spelling; names that it does not have lead there."""
+    documents(folder)
+    own = ["--no-log-learnig-rate-to-tensorboard", "--no-log-loss-scale-to-tensorboard"]
+    said = megatron(folder, "--save", folder / "a", "--tensorboard-dir", folder / "b", *own, iters=1).stderr
+    check(all(flag in said for flag in own) and "no effect" in said, said)
+    check(b"learning-rate" in b"".join(p.read_bytes() for p in (folder / "b").glob("events.*")), "it is written all the same")
+    for flag in ("--log-learning-rate-to-tensorboard", "--log-loss-scale-to-tensorboard"):
+        check("no such key" in megatron(folder, "--save", folder / "no", flag, status=2).stderr, flag)
+
+
+def test_a_silent_rank_is_waited_for_as_the_flag_says(folder):
+    """--distributed-timeout-minutes 0 is the least patience, 2 seconds: a job whose second rank stands still ends long before the 20 seconds of the default."""
+    if not shutil.which("mpirun"):
+        raise r.Skipped("no mpirun")
+    documents(folder)
+    said = megatron(folder, "--distributed-timeout-minutes", 90, "--save", folder / "long", iters=1).stderr
+    check("an hour at most" in said and "patience: 3600" in (folder / "long/config.yaml").read_text(), said)
+    launch = ["mpirun", "--oversubscribe", "-n", "2", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
+    words = ["megatron", *SHAPE, "--micro-batch-size", 2, "--global-batch-size", 4, "--train-iters", 1000000, "--lr", "3e-3", "--data-path", folder / "data_document", "--split", "1,0,0", "--log-interval", 1, "--distributed-timeout-minutes", 0,
+             "train.threads=1", f"train.output={folder / 'out'}"]
+    job = subprocess.Popen([*launch, r.PROGRAM, *map(str, words)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        for line in job.stderr:
+            if line.startswith(" iteration"):
+                break
+        ranks = [int(p) for p in os.listdir("/proc") if p.isdigit() and os.path.exists(f"/proc/{p}/cmdline") and str(folder / "out").encode() in Path(f"/proc/{p}/cmdline").read_bytes() and os.readlink(f"/proc/{p}/exe") == os.path.realpath(r.PROGRAM)]
+        check(len(ranks) == 2, ranks)
+        os.kill(ranks[1], signal.SIGSTOP)
+        begin = time.monotonic()
+        tail = job.communicate(timeout=15)[1]
+        check(job.returncode != 0 and time.monotonic() - begin < 12, tail)
+    finally:
+        for p in ranks:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(p, signal.SIGKILL)
+        job.kill()
 
 
 def test_in_place_with_moments(folder):

@@ -288,6 +288,70 @@ def test_sizes_that_a_conversion_is_told(folder):
     check("have no stages" in said, said)
 
 
+def test_rows_of_a_vocabulary_that_files_do_not_say(folder):
+    """Arguments of Megatron's files rarely have them: then the flags count, and what stands behind is padding. Where they have them, another number is refused."""
+    golden = Path(__file__).resolve().parents[1] / "golden" / "convert"
+    (folder / "vocab.json").write_text(json.dumps({f"t{i}": i for i in range(46)}))
+    ckpt = lambda load, out, *flags, **options: script(folder, "tools/checkpoint/convert_ckpt.py", "--model-type", "GPT", "--loader", "megatron", "--saver", "megatron", "--save-model-type", "save_huggingface_llama", "--load-dir", load, "--save-dir", out, *flags, **options)
+    for i, (flags, rows) in enumerate(((["--true-vocab-size", 47], 47), (["--orig-vocab-size", 60], 60), (["--vocab-file", "vocab.json"], 46), (["--vocab-file", "vocab.json", "--true-vocab-size", 48], 48))):
+        ckpt(golden / "mcore", f"o{i}", *flags)
+        tensors = r.load_tensors(folder / f"o{i}/mg2hg")
+        check(tensors["model.embed_tokens.weight"][1][0] == tensors["lm_head.weight"][1][0] == rows, f"{flags}: {tensors['model.embed_tokens.weight'][1]}")
+        check(json.loads((folder / f"o{i}/mg2hg/config.json").read_text())["vocab_size"] == rows, f"{flags}")
+    r.run("convert", "--input", golden / "mcore", "--output", folder / "own", "--to", "hf", "--vocab-size", 47)
+    check(r.load_tensors(folder / "own") == r.load_tensors(folder / "o0/mg2hg"), "the option of our own")
+    r.run("convert", "--input", golden / "hf", "--output", folder / "said", "--to", "megatron-mcore")
+    (folder / "said/config.json").unlink()
+    (folder / "nothing.json").write_text("[]")
+    for load, flags, words in ((folder / "said", ["--orig-vocab-size", 47], "true_vocab_size"), (golden / "mcore", ["--true-vocab-size", 1000], "the embedding has"), (golden / "mcore", ["--vocab-file", "nothing.json"], "--true-vocab-size N"), (golden / "mcore", ["--orig-vocab-size", 0], "1 row or more")):
+        said = ckpt(load, "no", *flags, status=2).stderr
+        check((words in said or "say 50" in said) and not (folder / "no/mg2hg").exists(), f"{flags}: {said}")
+    ckpt(folder / "said", "same", "--orig-vocab-size", 50)
+    said = r.run("convert", "--input", golden / "hf", "--output", folder / "no", "--to", "megatron-mcore", "--vocab-size", 47, status=2).stderr
+    check("--vocab-size 47" in said and "--resize-vocab" in said, said)
+
+
+def test_the_tokenizer_of_the_flags_counts(folder):
+    """It encodes the prompt there, whatever lies beside the weights; of the model's own folder nothing changes."""
+    model = chat_model(folder, vocab_size=440, max_position_embeddings=1024)
+    r.run("tokenizer", "train", "--input", folder / "text.txt", "--output", folder / "other", "--vocab-size", 300)
+    ask = lambda *flags: script(folder, "inference_llama.py", "--load", model, "--max-new-tokens", 6, "--task", 5, *flags)
+    own = lambda *words: r.run("generate", "--model", model, "--prompt", "how are you?", "--max-new-tokens", 6, "--json", *words).stdout
+    check(own() != own(f"model.tokenizer={folder / 'other'}"), "two tokenizers")
+    check(ask("--tokenizer-name-or-path", "other").stdout == own(f"model.tokenizer={folder / 'other'}") and ask().stdout == own(), "the tokenizer of the flag")
+    said = ask("--tokenizer-type", "PretrainedFromHF", "--tokenizer-name-or-path", model)
+    check(said.stdout == own() and "--tokenizer-name-or-path" in said.stderr.split("no effect")[1], said.stderr)
+    check("gone" in script(folder, "inference_llama.py", "--load", model, "--task", 1, "--tokenizer-name-or-path", "gone", status=None).stderr, "a folder that is not there")
+    (folder / "dataset/boolq/test").mkdir(parents=True)
+    (folder / "dataset/boolq/test/test.jsonl").write_text(item("boolq", "test.jsonl"))
+    flags = ["--task-data-path", "dataset/boolq/test", "--task", "boolq", "--load", model, "--max-new-tokens", 1]
+    for program, more, told in (("evaluation.py", [], True), ("evaluation.py", ["--no-chat-template"], False), ("evaluation_llama.py", [], False), ("evaluation.py", ["--tokenizer-name-or-path", "other"], False)):
+        said = script(folder, program, *flags, *more, more=["--overwrite"]).stderr
+        check(("without the model's chat template" in said) == told, f"{program} {more}: {said}")
+
+
+def test_the_engine_says_the_arithmetic(folder):
+    """--deepspeed holds the weights in f16, or as its file says; --fp16 and --bf16 count over it."""
+    model = chat_model(folder, vocab_size=440, max_position_embeddings=1024)
+    (folder / "bf16.json").write_text('{"bf16": {"enabled": true}}')
+    (folder / "f32.json").write_text('{"fp16": {"enabled": false}}')
+    ask = lambda *flags: script(folder, "inference_llama.py", "--load", model, "--max-new-tokens", 6, "--task", 5, *flags).stdout
+    own = {t: r.run("generate", "--model", model, "--prompt", "how are you?", "--max-new-tokens", 6, "--json", f"precision.compute={t}").stdout for t in ("f32", "bf16", "f16")}
+    check(len(set(own.values())) == 3, f"{own}")
+    for flags, of in (([], "f32"), (["--deepspeed"], "f16"), (["--deepspeed", "--deepspeed_config", "bf16.json"], "bf16"), (["--deepspeed", "--deepspeed_config", "f32.json"], "f32"), (["--deepspeed_config", "bf16.json"], "f32"),
+                      (["--deepspeed", "--bf16"], "bf16")):
+        check(ask(*flags) == own[of], f"{flags}: not {of}")
+
+
+def test_what_only_training_uses(folder):
+    """A flag of training says so in the programs that do not train, also where training has no use of it here."""
+    model = chat_model(folder, vocab_size=440, max_position_embeddings=1024)
+    said = script(folder, "inference_llama.py", "--load", model, "--task", 1, "--rampup-batch-size 16 16 300 --num-workers 4 --use-kv-cache --tokenizer-not-use-fast --distributed-backend nccl", more=["--explain"]).stdout
+    rows = {x["key"]: x["reason"] for x in map(json.loads, said.splitlines())}
+    check(rows["--rampup-batch-size"] == rows["--num-workers"] == "only training has a use of it", f"{rows}")
+    check("ModelLink" in rows["--use-kv-cache"] and "ids" in rows["--tokenizer-not-use-fast"] and "MPI" in rows["--distributed-backend"], f"{rows}")
+
+
 def test_a_folder_of_deepspeed(folder):
     """--deepspeed leaves what ModelLink's ZeRO branch reads; it goes back, answers, and is what a run begins from."""
     model = save(folder)
@@ -367,6 +431,16 @@ def test_an_adapter_is_merged(folder):
     check((folder / "merged/release/mp_rank_01/model_optim_rng.pt").exists() and ask("--model", "merged") == want, "the ranks of the merged model")
     merge("--load", model, "--lora-load", "lora/adapter", "--save", "merged-hf", "--tensor-model-parallel-size", 2)
     check((folder / "merged-hf/config.json").exists() and ask("--model", "merged-hf") == want, "the folder of the merged model")
+    for i, (load, adapter) in enumerate((("ranks", "lora"), (model, "lora/adapter"))):
+        for flag, type in (("--bf16", "BF16"), ("--fp16", "F16")):
+            merge("--load", load, "--lora-load", adapter, "--save", f"{i}{type}", flag)
+            r.run("convert", "--input", folder / f"{i}{type}", "--output", folder / f"{i}{type}-hf", "--to", "hf")
+            kinds = {kind for kind, _, _ in r.load_tensors(folder / f"{i}{type}-hf").values()}
+            check(kinds == {type}, f"{load} {flag}: {kinds}")
+    foreign = Path(__file__).resolve().parents[1] / "golden" / "megatron_lora" / "joined"  # r 3, alpha 12, by its arguments
+    for flags, words in (("--lora-alpha 5", "--lora-alpha is 5, and lora_alpha of"), ("--lora-r 2", "--lora-r is 2, and lora_r of")):
+        said = script(folder, "tools/checkpoint/util.py", "--model-type GPT --loader llama2_hf --saver megatron --load-dir", model, "--lora-load", foreign, "--save-dir no", flags, status=2).stderr
+        check(words in said and "model_optim_rng.pt" in said and not (folder / "no").exists(), said)
     said = merge("--load", model, "--save", "no", status=2).stderr
     check("--lora-load is not given" in said and not (folder / "no").exists(), said)
     script(folder, "tools/checkpoint/util.py", "--model-type GPT --loader megatron --saver megatron --save-model-type save_huggingface_llama --load-dir ranks --lora-load lora/adapter --save-dir export")

@@ -359,7 +359,7 @@ FLAGS = {
                 "zero": ListOf(Number(0, 3), 1), "stage-layers": ListOf(Number(1, 100000)), "vocab-multiple": Number(0, 2**20), "ranks": Number(1, 100000), "universal": Bool(), "distributed-optimizer": Bool(),
                 "from": Text(choices=("auto", "hf", "megatron", "deepspeed", "mindformers", "ravine")), "tensor": Number(1, 1000), "pipeline": Number(1, 1000),
                 "virtual": Number(1, 1000), "fused": Bool(), "optimizer": Bool(), "dtype": Text(choices=("", "f32", "bf16", "f16")), "model-config": FREE, "adapter": FREE,
-                "resize-vocab": Number(0, 2**30), "experts": Text(choices=("grouped", "sequential")), "upcycle": Text(filled=True), "dry-run": Bool(), "allow-unknown": Bool(), **THREADS},
+                "vocab-size": Number(0, 2**30), "resize-vocab": Number(0, 2**30), "experts": Text(choices=("grouped", "sequential")), "upcycle": Text(filled=True), "dry-run": Bool(), "allow-unknown": Bool(), **THREADS},
     "merge-lora": {"model": FREE, "adapter": FREE, "base": Text(choices=("", "bf16", "nf4")), "output": NAME, "dtype": Text(choices=("", "f32", "bf16", "f16")), **THREADS},
     "trace": {"model": FREE, "adapter": FREE, "input": FREE, "out": NAME, "overwrite": Bool(), "backward": Bool(), **COMPUTE},
     "replay optimizer": {"input": FREE, "out": NAME, "overwrite": Bool(), **COMPUTE},

@@ -236,6 +236,7 @@ FLAGS = {
     "evaluation_strategy": (["steps"], []), "eval_steps": (["3"], ["--evaluation_strategy", "steps"]), "logging_strategy": (["no"], []), "logging_steps": (["3"], []), "report_to": (["none"], []), "save_strategy": (["no"], []),
     "save_steps": (["3"], []), "save_total_limit": (["2"], []), "dataloader_drop_last": ([], []), "bf16": ([], []), "fp16": ([], []), "bf16_full_eval": None, "fp16_full_eval": None, "half_precision_backend": (["apex"], ["--fp16", "--deepspeed", "fp16.json"]),
     "torch_dtype": (["bfloat16"], []), "dtype": (["float16"], []), "streaming": ([], ["--dataset_name", "model"]), "ddp_timeout": (["60"], []),
+    "model_type": None, "split_batches": None, "accelerator_config": (['{"even_batches": false}'], []), "train_sampling_strategy": (["sequential"], []), "tp_size": (["2"], []),
     "gradient_checkpointing": ([], []), "seed": (["1"], []), "data_seed": (["1"], []), "transformers_version": (["5.23"], []), "debug": (["underflow_overflow"], []),
 }
 
@@ -310,6 +311,44 @@ def test_what_would_go_unheard_is_refused(folder):
         base = {"zero_optimization": {"stage": 2}, "comms_logger": {"enabled": True}}
         ask(folder, base)
         check(key.split(".")[-1] in ask(folder, put(base, key, value), status=2).stderr, key)
+
+
+def test_defaults_that_are_written_out(folder):
+    """What a flag says of itself in Transformers has no effect here either; what it would change is refused with a way out."""
+    prepare(folder)
+    words = ["trainer", "--config_name", folder / "model" / "config.json", "--train_file", folder / "ids.safetensors", "--do_train", "--max_steps", "4", "--per_device_train_batch_size", "2", "--learning_rate", "1e-2", "--logging_steps", "1",
+             "--save_strategy", "no", "--report_to", "none", "--threads", "1"]
+
+    def trained(name, *flags):
+        said = r.run(*words, "--output_dir", folder / name, *flags).stderr
+        return [row["loss"] for row in r.metrics(folder / name).values()], said
+
+    plain = trained("plain")[0]
+    for i, flags in enumerate((["--model_type", "gpt2"], ["--split_batches", "false"], ["--split_batches", "true"], ["--accelerator_config", "{}"], ["--accelerator_config", '{"split_batches": false, "even_batches": true, "dispatch_batches": null}'],
+                               ["--train_sampling_strategy", "random"], ["--tp_size", "1"], ["--use_legacy_prediction_loop"], ["--dataloader_in_order", "false"], ["--dataloader_multiprocessing_context", "spawn"], ["--trackio_bucket_id", "x"],
+                               ["--trackio_static_space_id", "x"], ["--xpu_backend", "ccl"], ["--use_ipex"])):
+        losses, said = trained(f"r{i}", *flags)
+        check(losses == plain and flags[0] in said.split("no effect: ")[1], f"{flags}: {losses} {said}")
+    rows = explained(folder, None, "--xpu_backend", "ccl", "--use_ipex", "--preprocessing_num_workers", "4")[0]
+    check("MPI" in rows["--xpu_backend"]["reason"] and "Intel" in rows["--use_ipex"]["reason"] and "1000 texts" in rows["--preprocessing_num_workers"]["reason"], f"{rows}")
+    (folder / "text.txt").write_text("".join(f"Line {i} of a book about the number {i * 7919 % 1000}.\n" for i in range(200)))
+    text = ["--config_name", r.save_config(folder / "config.json", vocab_size=512), "--train_file", folder / "text.txt", "--tokenizer_name", SOURCES.parents[1] / "tests" / "golden" / "tokenizer" / "llama", "--block_size", "16"]
+    drawn, ordered = trained("drawn", *text)[0], trained("ordered", *text, "--train_sampling_strategy", "sequential")[0]
+    check(ordered == trained("unshuffled", *text, "data.shuffle=false")[0] != drawn, f"{ordered} {drawn}")
+    for flags, fix in ((["--train_sampling_strategy", "group_by_length"], "write random or sequential"), (["--group_by_length"], "leave it out"), (["--accelerator_config", '{"dispatch_batches": true}'], "leave the field out"),
+                       (["--accelerator_config", "{"], "leave it out"), (["--parallelism_config", "{}"], "leave it out"), (["--per_gpu_train_batch_size", "4"], "write --per_device_train_batch_size"), (["--optim_args", "a=1"], "write --adam_beta1"),
+                       (["--eval_delay", "3"], "leave it out"), (["--eval_on_start"], "leave it out"), (["--label_smoothing_factor", "0.1"], "leave it out"), (["--neftune_noise_alpha", "5"], "leave it out"), (["--past_index", "1"], "leave it out"),
+                       (["--label_names", "a"], "leave it out"), (["--tp_size", "2"], "parallel.tensor"), (["--config_overrides", "n_embd=10"], "and leave it out")):
+        said = r.run(*words, "--output_dir", folder / "no", *flags, status=2).stderr
+        check(flags[0] in said and fix in said and "correct it" not in said and not (folder / "no").exists(), said)
+    for flags in (["--split_batches", "true"], ["--accelerator_config", '{"split_batches": true}']):
+        said = ask(folder, None, *flags, status=2).stderr
+        check("divide --per_device_train_batch_size" in said, said)
+    ask(folder, None, "--split_batches", "false")
+    said = r.run("trainer", "--model_type", "gpt2", *words[3:], "--output_dir", folder / "no", status=2).stderr
+    check("--config_name FILE in its place" in said and "keys are refused" not in said, said)
+    again = [r.run(*words, "--output_dir", folder / "no", flag, "--print-config").stdout for flag in ("--gradient_checkpointing", "--activation_checkpointing", "--do_train")]
+    check(again[0] == again[1] != again[2], "the name of 5.24")
 
 
 def test_an_epoch_is_counted_in_the_data(folder):

@@ -38,13 +38,17 @@ namespace {
 
 Weights read_source(WeightLayout layout, const ConvertOptions& o, const Json& config, const std::string& where,
                     StateKind kind) {
+  if (o.vocabulary > 0 && layout != WeightLayout::megatron)
+    throw UserError(fmt::format("--vocab-size {}", o.vocabulary), o.input,
+                    "only Megatron's files do not say how many rows the vocabulary has",
+                    "leave it out, or change the number of rows by --resize-vocab");
   switch (layout) {
     case WeightLayout::hf:
       if (is_moment(kind))
         throw UserError("no optimizer state", o.input, "Hugging Face folders hold weights only", "leave out --optimizer");
       return read_hf(o.input, config, where);
     case WeightLayout::megatron:
-      return read_megatron(o.input, config, where, o.allow_unknown, kind);
+      return read_megatron(o.input, config, where, o.allow_unknown, kind, o.vocabulary);
     case WeightLayout::deepspeed:
       return read_deepspeed(o.input, config, where, kind);
     case WeightLayout::mindformers: {

@@ -89,6 +89,7 @@ struct ConvertOptions {
   bool universal = false;       // DeepSpeed: a universal checkpoint
   std::function<double(const Config&, int64_t)>
       rate;                       // returns the learning rate of update n (from 0) of a run with these options
+  int64_t vocabulary = 0;         // Megatron input: rows of the vocabulary, if its files do not say it; 0: not known
   int64_t resize_vocabulary = 0;  // rows of embedding and head in the output; 0: unchanged
   std::string upcycle;            // text for read_upcycling; "": no upcycling
   bool dry_run = false, allow_unknown = false;

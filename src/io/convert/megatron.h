@@ -22,12 +22,13 @@ namespace ravine {
 
 // Reads the weights of a Megatron checkpoint; only headers are read at once. `config` (null: none) is the config of
 // --model-config: it determines sizes and vocabulary. Without it a config.json in the folder is used (Ravine writes
-// one), else the stored arguments. With the arguments, the vocabulary size is the arguments' size, else the size of a
-// tokenizer next to the files. Without both, rows at the end that repeat the last row are cut. Rows that are cut, and
-// contradictions, are reported in `notes`. A missing rank, ranks of different steps or types, and names or shapes that
-// do not fit are UserErrors. With `allow_unknown` unknown tensors are left out.
+// one), else the stored arguments. With the arguments, the vocabulary size is their true_vocab_size, else `vocabulary`
+// (0: not known), else their vocab_size, else the size of a tokenizer next to the files. Without these sizes, rows at
+// the end that repeat the last row are cut. Rows that are cut, and contradictions, are reported in `notes`. A missing
+// rank, ranks of different steps or types, and names or shapes that do not fit are UserErrors. With `allow_unknown`
+// unknown tensors are left out.
 Weights read_megatron(const std::string& path, const Json& config, const std::string& config_where, bool allow_unknown,
-                      StateKind kind = StateKind::weights);
+                      StateKind kind = StateKind::weights, int64_t vocabulary = 0);
 
 // Returns the weights of a Megatron checkpoint that is used as a model folder: checked, under the names of the family's
 // files.

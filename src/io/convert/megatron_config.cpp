@@ -91,6 +91,12 @@ Json megatron_config(const MegatronFolder& f, const std::map<std::string, Shards
   const double base = real_argument(file, "rotary_base").value_or(10000.0);
   const bool sparse =
       std::any_of(tensors.begin(), tensors.end(), [](const auto& t) { return t.first.ends_with(".mlp.router.weight"); });
+  // Megatron's fused GELU is the tanh form, as is OpenAI's. Ravine writes openai_gelu alone.
+  auto gelu = [&](bool unsaid) {
+    const auto openai = argument(file, "openai_gelu"), fused = argument(file, "bias_gelu_fusion");
+    const bool tanh = openai || fused ? openai.value_or(0) != 0 || fused.value_or(0) != 0 : unsaid;
+    return tanh ? "gelu_new" : "gelu";
+  };
   Json c;
   auto kind = [&](const char* type, const char* architecture) { c["model_type"] = type, c["architectures"] = {architecture}; };
   if (has("input_layernorm.bias")) {
@@ -100,13 +106,13 @@ Json megatron_config(const MegatronFolder& f, const std::map<std::string, Shards
     } else if (tensors.contains("embedding.position_embeddings.weight")) {
       kind("gpt2", "GPT2LMHeadModel");
       c["n_embd"] = hidden, c["n_layer"] = layers, c["n_head"] = heads, c["n_inner"] = ffn, c["n_positions"] = positions;
-      c["layer_norm_epsilon"] = eps, c["activation_function"] = argument(file, "openai_gelu") == 0 ? "gelu" : "gelu_new";
+      c["layer_norm_epsilon"] = eps, c["activation_function"] = gelu(true);
     } else {
       kind("gpt_neox", "GPTNeoXForCausalLM");
       c["hidden_size"] = hidden, c["num_hidden_layers"] = layers, c["num_attention_heads"] = heads,
       c["intermediate_size"] = ffn;
       c["max_position_embeddings"] = positions, c["layer_norm_eps"] = eps, c["use_parallel_residual"] = false;
-      c["hidden_act"] = argument(file, "openai_gelu").value_or(0) != 0 ? "gelu_new" : "gelu";
+      c["hidden_act"] = gelu(false);
       c["rotary_pct"] = real_argument(file, "rotary_percent").value_or(1.0), c["rotary_emb_base"] = base;
     }
     c["tie_word_embeddings"] = tied;

@@ -41,12 +41,14 @@ std::string cut_note(int64_t vocabulary, const std::string& by, int64_t rows) {
                      vocabulary, by, rows - vocabulary, rows);
 }
 
-// Returns the vocabulary size among `rows` stored rows, and its source: the arguments, else a tokenizer next to the
-// files; 0 if unknown. Contradictions, and sizes above `rows`, are noted.
-std::pair<int64_t, std::string> said_vocabulary(const MegatronFolder& f, const std::string& path, int64_t rows,
+// Returns the vocabulary size among `rows` stored rows, and its source: true_vocab_size of the arguments, else `given`
+// (0: none), else their vocab_size, else a tokenizer next to the files; 0 if unknown. Contradictions, and sizes above
+// `rows`, are noted.
+std::pair<int64_t, std::string> said_vocabulary(const MegatronFolder& f, const std::string& path, int64_t rows, int64_t given,
                                                 std::vector<std::string>& notes) {
   std::pair<int64_t, std::string> out{0, ""};
   for (const char* key : {"true_vocab_size", "vocab_size"}) {
+    if (out.first == 0 && given > 0 && std::string_view(key) == "vocab_size") out = {given, "--vocab-size"};
     const int64_t said = argument(*f.ranks[0].file, key).value_or(0);
     if (said > rows)
       notes.push_back(
@@ -56,6 +58,9 @@ std::pair<int64_t, std::string> said_vocabulary(const MegatronFolder& f, const s
     else if (said > 0 && out.first == 0)
       out = {said, fmt::format("args.{}", key)};
   }
+  if (given > rows)
+    throw UserError(fmt::format("--vocab-size {}", given), f.path, fmt::format("the embedding has {} rows", rows),
+                    "correct it, or leave it out");
   for (const std::string& folder : {f.path, path, fs::path(f.path).parent_path().string()})
     if (has_tokenizer(folder)) try {
         const int64_t ids = open_tokenizer(folder)->size();
@@ -212,7 +217,7 @@ std::string latent_name(const Geometry& g, const std::string& name) {
 }  // namespace
 
 Weights read_megatron(const std::string& path, const Json& config, const std::string& config_where, bool allow_unknown,
-                      StateKind kind) {
+                      StateKind kind, int64_t vocabulary) {
   const MegatronFolder f = open_megatron(path, kind);
   int64_t layers = 0;
   std::map<std::string, Shards> tensors = gather_shards(f, &layers);
@@ -252,7 +257,8 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
   const ElementsPtr words = table(embedding->second), out = head == tensors.end() ? nullptr : table(head->second);
   if (guess) {
     int64_t rows = words->shape()[0];
-    if (const auto [said, by] = said_vocabulary(f, path, rows, w.notes); said > 0) {
+    const auto [said, by] = said_vocabulary(f, path, rows, vocabulary, w.notes);
+    if (said > 0) {
       if (said < rows) w.notes.push_back(cut_note(said, by, rows));
       rows = said;
     } else if (rows > 0) {
@@ -270,6 +276,10 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
     w.config["vocab_size"] = rows;
   }
   const Geometry g = geometry_of(w.config, w.config_where);
+  if (vocabulary > 0 && g.vocabulary != vocabulary)
+    throw UserError(fmt::format("--vocab-size {}", vocabulary), w.config_where,
+                    fmt::format("it says that the vocabulary has {} rows", g.vocabulary),
+                    "leave it out, or change the number of rows by --resize-vocab");
   refuse_for_megatron(g, w.config_where);
   if (!guess && g.vocabulary < words->shape()[0]) w.notes.push_back(cut_note(g.vocabulary, w.config_where, words->shape()[0]));
   if (g.layers != layers)
