@@ -292,7 +292,7 @@ def test_names_that_collide(folder):
     refused(bad, "pytorch_model-00002-of-00002.bin", folder)
     bad = copy(folder, "mf_ranks")  # two files of one rank
     shutil.copy(bad / "rank_0" / "tiny_rank_0-1_7.safetensors", bad / "rank_0" / "tiny_rank_0-1_8.safetensors")
-    refused(bad, "which file?", folder, "hf", "--model-config", CONFIG)
+    refused(bad, "not one weight file per rank", folder, "hf", "--model-config", CONFIG)
 
 
 def test_vocabulary_with_ties_and_padding(folder):

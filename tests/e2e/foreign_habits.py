@@ -135,7 +135,7 @@ MISTAKES = [
     ("data for more positions than the model has", "data show model.path={model} data.train=[{dir}/book.txt] data.sequence_length=2048", ["max_position_embeddings = 1024", "set data.sequence_length=1024"]),
     ("a module with an adapter and trained whole", TUNE + "lora.rank=2 lora.targets=[q_proj,v_proj] lora.save=[q_proj]", ["q_proj gets an adapter and is trained whole", "leave it out of lora.save"]),
     ("two adapters to merge", "merge-lora --model {model} --adapter {adapter} --adapter {dir}/tune --output {dir}/c", ["2 adapters", "one is merged at a time"]),
-    ("a prefix without a name", "preprocess --input {dir}/book.txt --tokenizer {tok} --output-prefix {dir}/pp/", ["behind the folder stands the beginning of a name", "write --output-prefix {dir}/pp/text"]),
+    ("a prefix without a name", "preprocess --input {dir}/book.txt --tokenizer {tok} --output-prefix {dir}/pp/", ["must end with the beginning of a file name", "write --output-prefix {dir}/pp/text"]),
     ("text that is not UTF-8 to preprocess", "preprocess --input {dir}/gbk.txt --tokenizer {tok} --output-prefix {dir}/gbk", ["text is not UTF-8", "gbk.txt:64", "the 63 records before it", "likely GBK", "iconv"]),
     ("pairs of answers for sft", "init sft {dir}/pairs --data {dir}/pairs.json", ["pairs of answers, not conversations", "ravine init dpo {dir}/pairs"]),
     ("a model's folder as output", TRAIN + "train.output={dir}/fewer", ["train.output holds a model"]),
