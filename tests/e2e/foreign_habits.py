@@ -73,7 +73,7 @@ TRAIN = "train {base} "
 TUNE = "train model.path={model} data.train=[{dir}/q.json] data.chat_template=chatml train.output={dir}/new train.steps=1 schedule.warmup_steps=0 "
 MISTAKES = [
     ("token files whose answers lie behind the cut, under Megatron's order", "train model.path={model} data.train=[{dir}/al] data.order=megatron data.split=100,0,0 data.sequence_length=8 train.output={dir}/new",
-     ["no conversation is left", "24 with the answer behind data.sequence_length", "set data.sequence_length="]),
+     ["no conversation is left", "24 with the answer after data.sequence_length", "set data.sequence_length="]),
     ("the same under the program's own order", "train model.path={model} data.train=[{dir}/al] data.sequence_length=8 train.output={dir}/new", ["no conversation is left", "set data.sequence_length="]),
     ("a template longer than the model", TUNE + "data.train=[{dir}/far.json] data.sequence_length=16", ["the longest has", "set data.sequence_length=1024, the most that the model takes"]),
     ("a split without Megatron's order", TRAIN + "data.split=90,10", ["data.split", "set data.valid_fraction"], "config data.valid_fraction=0.1"),
@@ -88,11 +88,11 @@ MISTAKES = [
     ("Megatron's blend as a list", ["train", "{base}", "data.train=[0.3 {dir}/ids_text_document 0.7 {dir}/book.txt]"], ["path: {dir}/ids_text_document, weight: 0.3", "path: {dir}/book.txt, weight: 0.7"]),
     ("Megatron's blend as a flag", "train {base} --data-path 0.3 a 0.7 b", ["here it is data.train='[", "path: a, weight: 0.3", "path: b, weight: 0.7"]),
     ("two files behind a flag", "train {base} --data-path a b", ["here it is data.train='[a, b]'"]),
-    ("token files that are not finished", TRAIN + "data.train=[{dir}/half]", ["token files that are not finished", "{dir}/half.preprocess", "the same ravine preprocess command goes on"]),
+    ("token files that are not finished", TRAIN + "data.train=[{dir}/half]", ["token files that are not finished", "{dir}/half.preprocess", "the same ravine preprocess command resumes it"]),
     ("their whole name", TRAIN + "data.train=[{dir}/half_text_document]", ["token files that are not finished"]),
     ("their description", "info {dir}/half", ["token files that are not finished"]),
     ("token files that are hardly begun", TRAIN + "data.train=[{dir}/begun_ids]", ["token files that are not finished", "{dir}/begun_ids.preprocess"]),
-    ("an unfinished preprocess with other options", "preprocess --input {dir}/book.txt --tokenizer {tok} --output-prefix {dir}/half", ["an earlier run cannot be gone on with", "another tokenizer"]),
+    ("an unfinished preprocess with other options", "preprocess --input {dir}/book.txt --tokenizer {tok} --output-prefix {dir}/half", ["an earlier run cannot be resumed", "another tokenizer"]),
     ("more layers in the file than in the config", "generate --model {dir}/fewer --prompt x", ["surplus tensor", "has 1 layer by its config, the file holds layer 1", "config.json"]),
     ("convert --tp", "convert --input {model} --output {dir}/c --to megatron-mcore --tp 2", ["here it is --tensor 2"], "convert --input {model} --output {dir}/c --to megatron-mcore --tensor 2"),
     ("Megatron's converter", "convert --target-tensor-parallel-size 2 --input {model}", ["here it is --tensor 2"]),
