@@ -23,7 +23,7 @@ void check_name(const std::string& name, const std::string& given) {
     throw UserError(fmt::format("'{}' is no name for an adapter", escaped(cut_text(name, kMostName))),
                     fmt::format("--adapter {}", escaped(given)),
                     fmt::format("a name has letters, digits, '_', '-' and '.', at most {}", kMostName),
-                    "write --adapter NAME=DIR; a folder with '=' in its name must be there");
+                    "write --adapter NAME=DIR; a folder with '=' in its name must exist");
 }
 
 }  // namespace
@@ -37,11 +37,11 @@ MeantAdapters model_and_adapters_meant_by(const std::string& model, const std::v
     if (!one.name.empty()) check_name(one.name, text);
     if (one.name.empty() && given.size() > 1)
       throw UserError("several adapters, one without a name", fmt::format("--adapter {}", escaped(text)),
-                      "of several each has a name, by which prompts ask for it",
+                      "with several adapters each needs a name, by which prompts select it",
                       fmt::format("write --adapter NAME={}", escaped(text)));
     if (!one.name.empty() && !names.insert(one.name).second)
       throw UserError(fmt::format("two adapters are called '{}'", one.name), fmt::format("--adapter {}", escaped(text)),
-                      "prompts ask for an adapter by its name", "give one of them another name");
+                      "prompts select an adapter by its name", "give one of them another name");
     if (one.path.empty())
       throw UserError(fmt::format("the adapter '{}' has no folder", one.name), "--adapter", "it is written NAME=DIR",
                       fmt::format("write --adapter {}=DIR", one.name));
@@ -58,7 +58,7 @@ MeantAdapters model_and_adapters_meant_by(const std::string& model, const std::v
 std::string one_adapter(const MeantAdapters& meant, const std::string& command) {
   if (meant.adapters.size() > 1)
     throw UserError(fmt::format("{} adapters", meant.adapters.size()), "--adapter",
-                    fmt::format("{} runs one model, beside which one of them may stand", command), "name one");
+                    fmt::format("{} runs one model with at most one adapter", command), "give one --adapter");
   return meant.adapters.empty() ? "" : meant.adapters[0].path;
 }
 

@@ -147,7 +147,8 @@ class Talk {
 
   bool obey(const std::string& word, const std::string& text) {
     auto file = [&](const std::string& named) {
-      if (named.empty()) throw UserError(word + " without a file", "the conversation", "it takes the name of one", "add it");
+      if (named.empty())
+        throw UserError(word + " without a file", "the conversation", "this command needs the name of a file", "add it");
       return with_home(named).value_or(named);
     };
     constexpr std::string_view kOverwrite = "--overwrite";
@@ -166,7 +167,7 @@ class Talk {
       chat_.set_messages(read_messages(file(text)));
     else
       throw UserError(fmt::format("no command '{}'", word.substr(0, 80)), "the conversation",
-                      "there are /help, /reset, /system TEXT, /save FILE, /load FILE and /quit",
+                      "the commands are /help, /reset, /system TEXT, /save FILE, /load FILE and /quit",
                       "put a blank before a turn that begins with /");
     return true;
   }

@@ -35,7 +35,7 @@ int run_layouts(LayoutsFlags& flags, Config& config) {
     const std::string more = "start it on several, at best 4 or 8: mpirun -n 2 ravine check layouts ..";
     if (ranks == 1 && !flags.inject)
       throw UserError("nothing to compare", "check layouts",
-                      "layouts of several ranks are held against one, and here is one rank", more);
+                      "layouts of several ranks are compared with one rank, and this job has one rank", more);
     bool speaks = ranks == 1 || world->rank() == 0;
     auto word = [](bool equal) { return equal ? "equal" : "differ"; };
     if (!flags.json && speaks)

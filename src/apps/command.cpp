@@ -105,7 +105,7 @@ void refuse_input(const std::string& to, const std::string& out, const std::stri
   const bool same = same_path(out, in);
   if (same || (folder && lies_within(out, in)))
     throw UserError(fmt::format("{} is {}{}", to, same ? "" : "inside ", from), out,
-                    fmt::format("what is read from, here '{}', is not written to", in), "choose another " + to);
+                    fmt::format("an input of the command, here '{}', cannot be its output", in), "choose another " + to);
 }
 
 // Throws if an output is an input, is inside a folder that is an input, or has a name that only a run writes in its
@@ -123,7 +123,7 @@ void keep_inputs(const std::vector<Option>& flags, const CommandSpec& spec, Conf
       files.emplace_back("--config", place.substr(0, colon));
   for (const auto& [to, out] : paths_of(flags, Rule::Path::writes))
     if (const std::string run = run_that_owns(out); !run.empty())
-      throw UserError(fmt::format("{} is what a run writes", to), out,
+      throw UserError(fmt::format("{} is a file of a run", to), out,
                       fmt::format("in the folder of a run, here '{}', only that run writes this name", run),
                       "choose another " + to);
   for (const auto& [to, out] : paths_of(flags, Rule::Path::writes)) {
@@ -148,14 +148,14 @@ void refuse_misplaced(const CommandSpec& spec, Config& config) {
     if (text.empty() || is_there(path)) return;
     if (path.is_relative() && !beside.empty() && is_there(beside / path))
       throw UserError("no such file or folder", fmt::format("{}: {}={}", place, name, text),
-                      "a relative path is one of the folder where the command is typed",
-                      fmt::format("it lies beside the config: `cd {}` first, or write {}", shell_word(beside.string()),
+                      "a relative path starts at the folder in which the command is typed",
+                      fmt::format("it is next to the config: `cd {}` first, or write {}", shell_word(beside.string()),
                                   (beside / path).lexically_normal().string()));
     for (fs::path rest = path.parent_path(), name_there = path.filename(); path.is_absolute() && rest.has_relative_path();
          name_there = rest.filename() / name_there, rest = rest.parent_path())
       if (!is_there(rest) && is_there((beside.empty() ? fs::path(".") : beside) / name_there))
         throw UserError("no such file or folder", fmt::format("{}: {}={}", place, name, text),
-                        "the config and what it names were moved, it seems",
+                        "it seems that the config was moved with the files that it names",
                         fmt::format("write {} in it", fs::absolute(beside / name_there).lexically_normal().string()));
   };
   for (const Section& s : sections_of(config))
@@ -194,7 +194,7 @@ int dispatch(const std::vector<Command>& commands, const std::vector<std::string
   }
   if (c.spec.alone && launched_as_several())
     throw UserError(fmt::format("{} on several ranks", c.spec.name), "mpirun",
-                    "it runs on one rank so far, and would do the same on each", "run it without mpirun");
+                    "this command runs on one rank only, and would do the same on each", "run it without mpirun");
   lasting = c.spec.lasting;
   if (lasting) outlive_streams();
   std::optional<EndBySignal> early;
@@ -273,7 +273,7 @@ void refuse_inputs(const std::vector<Option>& flags, const std::string& to, cons
   for (const std::string& out : outputs) {
     struct stat there {};
     if (file && ::stat(out.c_str(), &there) == 0 && there.st_dev == given.st_dev && there.st_ino == given.st_ino)
-      throw UserError(fmt::format("{} is what stdin is", to), out, "what is read from is not written to",
+      throw UserError(fmt::format("{} is the file of stdin", to), out, "an input of the command cannot be its output",
                       "choose another " + to);
     for (const auto kind : {Rule::Path::reads, Rule::Path::reads_folder})
       for (const auto& [from, in] : paths_of(flags, kind)) refuse_input(to, out, from, in, kind == Rule::Path::reads_folder);

@@ -148,7 +148,7 @@ std::optional<Substituted> substituted_in(const CompareFlags& flags, const Dump&
   validate(config);
   if (!same_layout(a, b))
     throw UserError("other ranks or micro batches in A than in B", flags.a + ", " + flags.b,
-                    "kernels run on the inputs of calls that both have as they are", "leave out --from");
+                    "--from needs the same ranks and micro batches in both", "leave out --from");
   const int64_t last = last_common_step(a, b), done = step_before_replay(flags.from);
   if (last <= done)
     throw UserError(fmt::format("the dumps have no calls behind step {}", done), flags.from, "their steps are run again",
@@ -161,7 +161,7 @@ std::optional<Substituted> substituted_in(const CompareFlags& flags, const Dump&
     for (const auto& [dump, name] : {std::pair{&a, &flags.a}, {&b, &flags.b}})
       if (const int ranks = ranks_of(*dump); ranks != (world ? world->size() : 1))
         throw UserError(fmt::format("a dump of {} and a job of {}", counted(ranks, "rank"), world ? world->size() : 1), *name,
-                        "each rank runs what its namesake has recorded",
+                        "each rank repeats the calls that the same rank of the dump recorded",
                         fmt::format("mpirun -n {} ravine compare .., with a checkpoint of a run of as many", ranks));
     Substituted found;
     Substitution substitution(a, b, found);
@@ -220,7 +220,7 @@ Command compare_command() {
        .summary = "find the first call whose outputs differ between two dumps or traces more than its inputs explain",
        .example = "ravine compare dumps/a dumps/b --report differences",
        .about =
-           "Walks through the calls of both sides in the order of their execution. The first call with equal inputs and other outputs is where the runs part."},
+           "Walks through the calls of both sides in the order of their execution. The first call with equal inputs and other outputs is where the runs begin to differ."},
       "Precision", run_compare);
 }
 

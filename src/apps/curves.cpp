@@ -86,7 +86,7 @@ int run_curves(CurvesFlags& flags, Config&) {
     if (!picture.ends_with(".svg") && !picture.ends_with(".html"))
       throw UserError("picture '" + picture + "'", "--svg", "its name must end in .svg or .html", "choose one of them");
     if (flags.curves.size() < 2)
-      throw UserError("a picture of one curve", "--svg", "it shows a difference", "use `ravine plot`");
+      throw UserError("a picture of one curve", "--svg", "it shows the difference of two curves", "use `ravine plot`");
     refuse_existing_file(picture, flags.overwrite);
   }
   std::vector<TrainingCurve> curves;
@@ -131,7 +131,7 @@ Command curves_command() {
        .summary = "test if the losses of two runs differ by no more than rounding explains",
        .example = "ravine curves runs/here megatron.log --svg difference.svg",
        .about =
-           "Judges whether two loss curves agree within the rounding noise that their own steps show, and where they part. The exit status is 1 if they part.",
+           "Judges whether two loss curves agree within the rounding noise that their own steps show, and where they diverge. The exit status is 1 if they diverge.",
        .sections = {},
        .alone = true},
       "Precision", run_curves);

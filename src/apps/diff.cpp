@@ -125,7 +125,7 @@ int run_diff(DiffFlags& flags, Config&) {
     for (const std::string& name : side->names())
       if (wanted(name)) names.insert(name);
   if (names.empty() && !flags.only.empty())
-    throw UserError("no tensor matches", "--only", fmt::format("none of the names in '{}' or '{}' does", flags.a, flags.b),
+    throw UserError("no tensor matches", "--only", fmt::format("no name in '{}' or '{}' matches the pattern", flags.a, flags.b),
                     "list them with `ravine info`");
 
   int width = 0;

@@ -44,7 +44,7 @@ struct GenerateFlags {
     v("model", model, "Hugging Face folder", required() & same_as("model.path") & metavar("DIR") & reads_folder());
     v("adapter", adapter, "LoRA adapter for this model: of PEFT or ModelLink, or OUTPUT/adapter of a run",
       named() & metavar("[NAME=]DIR") & reads_folder() &
-          detail("Several adapters beside one base need names, by which prompts ask for them."));
+          detail("Several adapters of one base need names, by which prompts select them."));
     v("use", use, "adapter for prompts that name no adapter", filled() & metavar("NAME"));
     v("prompt", prompt, "prompt; -: all of stdin; for several prompts see --prompts", filled() & at_most_bytes(kMostPrompt));
     v("prompts", prompts, "file with many prompts: FILE.txt, one per line, or FILE.jsonl",
@@ -90,7 +90,8 @@ void check_flags(const GenerateFlags& flags, int64_t beams, int64_t num_return, 
                                              {"--early-stopping", flags.early_stopping},
                                              {"--num-return", !flags.num_return.empty()}});
       flags.beams.empty() && !of_beams.empty())
-    throw UserError(of_beams + " without --beams", "command line", "it is of beam search", "add --beams 4, or leave it out");
+    throw UserError(of_beams + " without --beams", "command line", "it applies to beam search only",
+                    "add --beams 4, or leave it out");
   if (!flags.beams.empty() && !flags.sampling.stop.empty())
     throw UserError("--stop with --beams", "command line", "beams are compared by their tokens, and end with an id",
                     "leave one of them out, or give --stop-ids");
@@ -100,9 +101,9 @@ void check_flags(const GenerateFlags& flags, int64_t beams, int64_t num_return, 
                     "ask for fewer, or use more beams");
   if (!flags.chat && (!flags.system.empty() || template_asked))
     throw UserError(flags.system.empty() ? "--template without --chat" : "--system without --chat", "command line",
-                    "it is of conversations", "add --chat, or leave it out");
+                    "it applies to conversations only", "add --chat, or leave it out");
   if (flags.chat && !flags.prompt_ids.empty())
-    throw UserError("--chat with --prompt-ids", "command line", "a chat template makes ids of text",
+    throw UserError("--chat with --prompt-ids", "command line", "a chat template applies to text, not to ids",
                     "give text with --prompt or --prompts, or leave out --chat");
   const int given = !flags.prompt.empty() + !flags.prompts.empty() + !flags.prompt_ids.empty();
   if (given > 1 || (given == 0 && !flags.chat))
@@ -132,7 +133,7 @@ std::string read_stdin(World* world) {
   }
   if (world && world->size() > 1) text = gather_texts(world->all(), text)[0];
   if (text.empty())
-    throw UserError("the prompt is empty", "--prompt -", "it is all that stdin gives, here nothing",
+    throw UserError("the prompt is empty", "--prompt -", "the prompt is the text on stdin, which is empty",
                     "write it into the pipe: echo Once upon | ravine generate --prompt - ..");
   if (static_cast<int64_t>(text.size()) > kMostPrompt)
     throw UserError("the prompt is too long", "--prompt -", "a prompt has at most 1 GiB", "shorten it");
@@ -276,7 +277,8 @@ std::vector<Generated> answer(const Job& job, const Asked& asked, const std::str
   for (size_t i = 0; i < count; ++i) {
     const NamedModel& named = job.named_models[asked.named_models[i]];
     if (!named.tokenizer && !job.flags.sampling.stop.empty())
-      throw UserError("stop texts without a tokenizer", "--stop", "they are looked for in the text of an answer",
+      throw UserError("stop texts without a tokenizer", "--stop",
+                      "they are searched in the text of an answer, which needs a tokenizer",
                       "put the tokenizer into the model's folder, or give --stop-ids");
     output.answers(i, named.name, named.tokenizer.get(),
                    job.flags.beams.empty() ? stop_texts(job.flags.sampling, named.defaults) : std::vector<std::string>());

@@ -247,7 +247,7 @@ bool holds_conversations(const std::string& file, const std::string& text_key) {
 void check_names(const InitFlags& flags, const std::string& folder) {
   const fs::path dir = folder;
   if (fs::exists(dir) && !fs::is_directory(dir))
-    throw UserError("a file is there", folder, "init makes a folder of this name",
+    throw UserError("a file has this name", folder, "init makes a folder of this name",
                     fmt::format("a text to train on is given as --data: ravine init {}first --data {}",
                                 holds_conversations(folder, flags.text_key) ? "sft " : "", shell_word(folder)));
   if (!is_free(dir))
@@ -386,7 +386,7 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
   const InitKind& kind = kind_of(flags, folder);
   for (const InitKind& k : kKinds)
     if (flags.words.size() == 1 && folder == k.name)
-      throw UserError("no folder", "init", "after the kind stands the folder to make",
+      throw UserError("no folder", "init", "the folder to make follows the kind",
                       fmt::format("ravine init {} first", k.name));
   if (escaped(folder) != folder)
     throw UserError(fmt::format("the name '{}'", escaped(folder)), "init", "a folder's name has no control characters here",

@@ -76,7 +76,7 @@ size_t NamedModels::find(const std::string& name, const std::string& where) cons
 size_t NamedModels::only() const {
   if (named_models_.size() > 2)
     throw UserError(fmt::format("{} adapters, and none is chosen", named_models_.size() - 1), "--adapter",
-                    "such a prompt does not say which it is for", fmt::format("add --use {}", named_models_[1]->name));
+                    "such a prompt does not name an adapter", fmt::format("add --use {}", named_models_[1]->name));
   return named_models_.size() - 1;
 }
 

@@ -83,8 +83,8 @@ void check_flags(const PlanFlags& flags) {
     throw UserError("--svg with --layouts, --decide or --schedule", "--svg",
                     "it draws the one plan that is printed without them", "leave one of them out");
   if (flags.procedure && (flags.layouts || flags.decide || !flags.schedule.empty() || !flags.svg.empty()))
-    throw UserError("--procedure with --layouts, --decide, --schedule or --svg", "--procedure", "it is a plan of its own",
-                    "leave one of them out");
+    throw UserError("--procedure with --layouts, --decide, --schedule or --svg", "--procedure",
+                    "--procedure prints a separate plan", "leave one of them out");
   if (!flags.procedure && !flags.deepspeed.empty())
     throw UserError("--deepspeed without --procedure", "--deepspeed", "it is the file that the procedure begins from",
                     "add --procedure; a run takes the file by `ravine trainer --deepspeed FILE`");
@@ -92,7 +92,8 @@ void check_flags(const PlanFlags& flags) {
     throw UserError("--ds-config without --procedure", "--ds-config", "it is the file that the procedure writes",
                     "add --procedure");
   if (flags.memory > 0 && flags.memory_mb > 0)
-    throw UserError("--memory and --memory-mb", "--memory-mb", "they say the same in GiB and MiB", "leave one of them out");
+    throw UserError("--memory and --memory-mb", "--memory-mb", "both set the memory, in GiB and in MiB",
+                    "leave one of them out");
   for (const std::string& file : {flags.svg, flags.schedule, flags.ds_config})  // checked before the work
     if (!file.empty() && file != "-") refuse_existing_file(file, flags.overwrite);
 }

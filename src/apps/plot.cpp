@@ -74,7 +74,7 @@ std::vector<Chart> charts_of(const std::vector<RunMetrics>& runs, const PlotFlag
   std::vector<Chart> charts;
   for (const std::string& key : keys) {
     if (!known.contains(key) && key.find(',') != std::string::npos)
-      throw UserError(fmt::format("no key '{}'", key), "--keys", "several keys stand apart, without commas",
+      throw UserError(fmt::format("no key '{}'", key), "--keys", "keys are separated by blanks, not by commas",
                       fmt::format("write --keys {}", fmt::join(split(key, ','), " ")));
     if (!known.contains(key))
       throw UserError(fmt::format("no key '{}'", key), "--keys", fmt::format("the metrics hold {}", fmt::join(known, ", ")),

@@ -93,7 +93,7 @@ void name_rows(const PreprocessFlags& f, PreprocessOptions& o, Log& log) {
   if (f.dataset.empty() == o.inputs.empty())
     throw UserError(
         f.dataset.empty() ? "neither --input nor --load-dataset is given" : "both --input and --load-dataset are given",
-        "preprocess", "one of them says what is read", "name files or a folder by --input");
+        "preprocess", "exactly one of them names the input", "name files or a folder by --input");
   if (f.dataset.empty()) return;
   std::vector<std::string> notices;
   const HfDatasetRequest request = read_hf_request(f.dataset, "--load-dataset", &notices);
@@ -117,7 +117,7 @@ int run_preprocess(PreprocessFlags& f, Config&) {
   name_rows(f, o, bar.log());
   if (o.output_prefix.ends_with('/'))
     throw UserError(fmt::format("--output-prefix is '{}'", o.output_prefix), "preprocess",
-                    "files are named PREFIX_KEY_document, so behind the folder stands the beginning of a name",
+                    "files are named PREFIX_KEY_document, so the prefix must end with the beginning of a file name",
                     fmt::format("write --output-prefix {}", shell_word(o.output_prefix + "text")));
   std::vector<std::string> outputs{o.output_prefix + ".preprocess"};
   for (const auto& list : handler->lists())

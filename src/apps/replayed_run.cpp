@@ -25,8 +25,8 @@ std::string run_of(const std::string& checkpoint) {
   const fs::path folder = fs::absolute(checkpoint).lexically_normal();
   const fs::path run = (folder.has_filename() ? folder : folder.parent_path()).parent_path().parent_path();
   if (has_config(run)) return run.string();
-  throw UserError("the run of this checkpoint is not known", checkpoint, "RUN/config.yaml says how its steps are made",
-                  "name the run by --run RUN");
+  throw UserError("the run of this checkpoint is not known", checkpoint,
+                  "the options in RUN/config.yaml are needed to repeat its steps", "name the run by --run RUN");
 }
 
 std::string folder_of_replay(const std::string& from, const std::string& run) {
@@ -65,7 +65,7 @@ void RecordedSteps::hold(int64_t step, double loss, double rate, Log& log) {
 Config config_of_replay(const std::string& from, const std::string& run, int64_t threads) {
   const bool checkpoint = is_checkpoint(from);
   if (!checkpoint && !has_config(from))
-    throw UserError("no checkpoint", from, "a replay goes on from a checkpoint of a run, or from its beginning",
+    throw UserError("no checkpoint", from, "a replay starts from a checkpoint of a run, or from its beginning",
                     fs::exists(from) ? "name RUN/checkpoints/step_N or RUN" : missing_path_advice(from));
   const std::string folder = folder_of_replay(from, run);
   // Training from the start refuses a folder with a run, and a replay writes no folder: it gets a path that does not

@@ -35,7 +35,7 @@ int run_evaluation(Config& config, Backend backend, const TrainerOutputs& output
         validation_result(*run.engine, run.data.valid.get(), run.config().train, ReferenceLogProbs(), outputs.valid_rows);
     require(result.has_value(), "evaluation: data.valid names data");
     if (result->labels == 0)
-      throw UserError("no label counts", run.config().data.valid[0].path, "a loss is the mean over labels",
+      throw UserError("no labels in the validation data", run.config().data.valid[0].path, "a loss is the mean over labels",
                       "name data with labels other than padding");
     const double perplexity = std::exp(result->loss);
     if (!trainer_results) {

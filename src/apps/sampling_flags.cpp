@@ -67,7 +67,7 @@ GenerateOptions sampling_options(const SamplingFlags& flags, const ModelFacts& f
 void add_stop_tokens(const SamplingFlags& flags, const Tokenizer* tokenizer, GenerateOptions& options) {
   if (flags.stop_tokens.empty()) return;
   if (!tokenizer)
-    throw UserError("stop tokens without a tokenizer", "--stop-tokens", "its vocabulary says their ids",
+    throw UserError("stop tokens without a tokenizer", "--stop-tokens", "their ids come from its vocabulary",
                     "put the tokenizer into the model's folder, or give --stop-ids");
   for (const std::string& token : flags.stop_tokens) {
     const std::vector<int32_t> ids = tokenizer->encode(token, false);

@@ -37,7 +37,7 @@ struct ServeFlags {
     v("api-key", api_key, "key that clients must send as Authorization: Bearer KEY; empty: see details, or no key",
       metavar("KEY") &
           detail(
-              "If empty, the key comes from --api-key-file, else from RAVINE_API_KEY in the environment. Without either, no key is asked for."));
+              "If empty, the key comes from --api-key-file, else from RAVINE_API_KEY in the environment. Without either, no key is needed."));
     v("api-key-file", api_key_file, "file that holds the key, which is then not visible in lists of processes",
       metavar("FILE") & reads());
     v("cors", cors, "origin of web pages that may send requests, like https://example.org; *: all origins", metavar("ORIGIN"));

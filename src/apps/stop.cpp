@@ -29,7 +29,7 @@ int run_stop(StopFlags& flags, Config&) {
   if (!holder)
     throw UserError(
         "no run is alive in this folder", flags.output, "its run has ended, or is not at its first step yet",
-        "nothing needs to be stopped; if it was killed, the command that started it, with checkpoint.resume=auto, goes on from its newest checkpoint");
+        "nothing needs to be stopped; if it was killed, the command that started it, with checkpoint.resume=auto, resumes from its newest checkpoint");
   request_stop(flags.output);
   say(fmt::format("asked the run in {} ({}) to finish its step, save and stop", flags.output, *holder));
   return 0;

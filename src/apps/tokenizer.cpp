@@ -77,7 +77,7 @@ int run_encode(EncodeFlags& flags, Config&) {
     for (size_t had = 0; !std::feof(stdin) && !std::ferror(stdin); text.resize(had)) {
       if (static_cast<int64_t>(had) > room)
         throw UserError("text too long", "stdin",
-                        fmt::format("--npy takes it as one text, of at most {} where {} of memory are free, and more came",
+                        fmt::format("--npy encodes stdin as one text of at most {} (free memory: {}), and stdin has more",
                                     human_bytes(static_cast<double>(room)), human_bytes(16.0 * static_cast<double>(room))),
                         "encode it line by line without --npy, or make token files with ravine preprocess");
       text.resize(had + (1 << 20));
@@ -242,7 +242,7 @@ struct RenderFlags {
 
 std::unique_ptr<ChatTemplate> template_of(const RenderFlags& flags) {
   if (flags.tokenizer.empty() && flags.file.empty())
-    throw UserError("no chat template", "command line", "--tokenizer or --template says which",
+    throw UserError("no chat template", "command line", "--tokenizer or --template must name one",
                     "add --tokenizer DIR, or --template chatml");
   if (!flags.tokenizer.empty() && !(flags.bos + flags.eos).empty())
     throw UserError("--bos-token and --eos-token with --tokenizer", "command line", "the tokenizer has its own",
@@ -263,7 +263,7 @@ std::unique_ptr<ChatTemplate> template_of(const RenderFlags& flags) {
 }
 
 int run_render(RenderFlags& flags, Config&) {
-  if (!flags.jsonl) throw UserError("the input of render", "command line", "it is lines of JSON", "add --jsonl");
+  if (!flags.jsonl) throw UserError("the input of render", "command line", "the input must be JSON lines", "add --jsonl");
   auto chat = template_of(flags);
   each_line([&](std::string_view line, const std::string& where) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;

@@ -49,7 +49,7 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
                       why.find("unexpected end of input") != std::string::npos
                           ? "there is nothing in it"
                           : "it does not begin as JSON does: it is of another kind",
-                      "name a file of JSON here");
+                      "name a JSON file");
     constexpr size_t kShown = 300;  // the reason may quote a string as long as the file
     if (why.size() > kShown) why = why.substr(0, kShown / 2) + " .. " + why.substr(why.size() - kShown / 2);
     const bool quote = why.find("'{''") != std::string::npos;
@@ -131,7 +131,8 @@ namespace {
 
 const Json* find_field(const Json& object, const std::string& key, const std::string& where) {
   if (!object.is_object())
-    throw UserError("not a JSON object", where, fmt::format("a field '{}' is looked for", key), "repair or replace the file");
+    throw UserError("not a JSON object", where, fmt::format("it must be an object with the field '{}'", key),
+                    "repair or replace the file");
   auto it = object.find(key);
   return it == object.end() ? nullptr : &*it;
 }

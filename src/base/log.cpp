@@ -44,7 +44,7 @@ void Log::open(const std::string& path) {
   struct stat s;
   if ((fd < 0 && errno == ELOOP) || (fd >= 0 && (::fstat(fd, &s) != 0 || !S_ISREG(s.st_mode) || s.st_nlink > 1))) {
     if (fd >= 0) ::close(fd);
-    throw UserError("cannot write the log", path, "it must be a plain file: no link and nothing else is written to",
+    throw UserError("cannot write the log", path, "it must be a plain file, not a link or a device",
                     "remove it, or choose another train.output");
   }
   std::FILE* f = fd < 0 ? nullptr : ::fdopen(fd, "a");

@@ -127,7 +127,7 @@ std::string meeting_address(const std::vector<HostInterfaces>& hosts, const std:
                       fmt::format("{}, the host of rank 0, has {}", here.host, list_of(here)),
                       "name one of these, its address or its network");
     if (loops_back(*found) && !others.empty())
-      throw UserError(fmt::format("'{}' is of one host alone", wanted), "parallel.interface",
+      throw UserError(fmt::format("'{}' exists on one host only", wanted), "parallel.interface",
                       fmt::format("ranks run on {} too", others[0]->host),
                       fmt::format("name another: {} has {}", here.host, list_of(here)));
     return dotted(*found);

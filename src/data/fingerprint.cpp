@@ -92,7 +92,7 @@ std::string DataFingerprint::text() const {
 void refuse_other_data(const Json& was, const DataFingerprint& now, const std::string& checkpoint) {
   if (!was.is_object() || !was.contains("sources") || !was["sources"].is_array()) return;
   auto refuse = [&](const std::string& what, const std::string& where, const std::string& rule) {
-    throw UserError(what, where, rule, "go on with what the run had, or set checkpoint.other_data=true to go on with this");
+    throw UserError(what, where, rule, "set what the run had, or set checkpoint.other_data=true to resume with this");
   };
   if (std::string before = text_at(was, "tokenizer"); !before.empty() && !now.tokenizer.empty() && before != now.tokenizer)
     refuse("another tokenizer than the checkpoint's", "model.tokenizer",

@@ -127,7 +127,7 @@ void FixedBatches::check_mask() const {
     if (again != m.end())
       throw UserError("attention mask with a gap",
                       fmt::format("{}: attention_mask, row {}, column {}", file_->path(), r, again - m.begin()),
-                      "the ones of a row must stand side by side", "pad on the left or on the right only");
+                      "the 1s of a row must be adjacent", "pad on the left or on the right only");
   }
 }
 
@@ -140,7 +140,8 @@ void FixedBatches::check_learns() const {
   }
   const TensorInfo* why = !token ? mask_ : labels_ ? labels_ : next_labels_ ? next_labels_ : mask_;
   throw UserError("nothing to learn", fmt::format("{}: {}", file_->path(), why ? why->name : "input_ids"),
-                  token ? "no row has a label that counts" : "the mask has no one in any row", "correct the file");
+                  token ? "no row has a label to learn: all are -100 or masked" : "the mask has no 1 in any row",
+                  "correct the file");
 }
 
 int64_t FixedBatches::joined_row() const {

@@ -335,7 +335,7 @@ void open_read(const std::vector<Files>& sources, const char* key, const Dataset
   out.train = std::make_unique<MixedDataset>(std::move(opening.streams.train), blend, seed, o.sequence_length);
   if (held_out == 0) return;
   if (opening.streams.held.empty())
-    throw UserError("too little data", "data.valid_fraction", "what is held out gives no prediction",
+    throw UserError("too little data", "data.valid_fraction", "the held-out part is too short for a prediction",
                     "raise it or name files in data.valid");
   out.valid = std::make_unique<MixedDataset>(std::move(opening.streams.held), false, std::nullopt, o.sequence_length);
 }

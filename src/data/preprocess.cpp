@@ -204,7 +204,7 @@ class Job {
     create_folders(folder_of(o_.output_prefix));
     if (fs::is_symlink(folder_, ec) || (fs::exists(folder_, ec) && !fs::is_directory(folder_, ec)))
       throw UserError("a file or link has the name of the work folder", folder_,
-                      "preprocess keeps there what it goes on from after a stop", "move it, or choose another --output-prefix");
+                      "preprocess saves its state there, to resume after a stop", "move it, or choose another --output-prefix");
     const bool theirs =
         // An empty folder that the user made is kept.
         fs::is_empty(folder_, ec) && !ec;
@@ -301,7 +301,7 @@ class Job {
           entry.path().filename() != ".lock" && !(temporary && temporary->target == ".lock") &&
           (!ours || !is_work_file(entry)) &&
           entry.symlink_status(ec).type() != fs::file_type::not_found)  // another process has just removed it
-        throw UserError("the work folder holds files of others", entry.path().string(),
+        throw UserError("the work folder has files that preprocess did not write", entry.path().string(),
                         "preprocess works here, and removes what it wrote at the end",
                         "move them away, or choose another --output-prefix");
   }
@@ -382,9 +382,10 @@ class Job {
                           "with --strict nothing is repaired", encoding_advice(r.body, *r.file));
         b.repaired.push_back(i);
         if (constexpr size_t kFew = 64; b.repaired.size() >= kFew && b.repaired.size() == i + 1)
-          throw UserError("text is not UTF-8", r.where(),
-                          fmt::format("neither are the {} records before it, and U+FFFD in place of words teaches nothing", i),
-                          encoding_advice(r.body, *r.file));
+          throw UserError(
+              "text is not UTF-8", r.where(),
+              fmt::format("the {} records before it are not UTF-8 either, and text full of U+FFFD teaches nothing", i),
+              encoding_advice(r.body, *r.file));
         r.body = lossy_utf8(r.body);
       }
       h.lists.resize(lists_.size());

@@ -93,7 +93,7 @@ bool PreprocessState::load(const std::string& folder, const std::string& setting
   std::error_code ec;
   if (!std::filesystem::exists(path, ec)) return false;
   auto refuse = [&](const std::string& rule) {
-    throw UserError("an earlier run cannot be gone on with", folder, rule,
+    throw UserError("an earlier run cannot be resumed", folder, rule,
                     "begin anew with --restart, or choose another --output-prefix");
   };
   PreprocessState s;

@@ -108,7 +108,7 @@ void refuse_unfinished_prefix(const std::string& path) {
     if ((mark && mark->kind == kPreprocessFolder) || fs::is_regular_file(work + "/state.json", ec))
       throw UserError("token files that are not finished", path,
                       fmt::format("ravine preprocess works on them in {}, or was stopped there", work),
-                      "wait for it; where it has ended, the same ravine preprocess command goes on");
+                      "wait for it; if it was stopped, the same ravine preprocess command resumes it");
   }
 }
 

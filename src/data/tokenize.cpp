@@ -140,7 +140,7 @@ TokenizedFiles tokenize_files(const std::vector<std::string>& files, const Token
   require(options.held_out >= 0 && options.held_out < 1, "tokenize: the held out share is 0 <= share < 1, got {}",
           options.held_out);
   if (options.append_eos && !tokenizer.special().eos)
-    throw UserError("the tokenizer has no end token", "data.append_eos", "eos is put behind each document",
+    throw UserError("the tokenizer has no end token", "data.append_eos", "eos is appended to each document",
                     "set data.append_eos=false");
   HeldOut plan = hold_out_documents(options.held_out);
   for (bool again = false;; again = true) {

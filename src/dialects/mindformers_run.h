@@ -40,7 +40,7 @@ void set_mindformers_updates(Translation& t, const MindFormersSizes& sizes);
 // Translates data, weights, checkpoints and logs. `runs`: a missing file is refused.
 void set_mindformers_files(Translation& t, const MindFormersSizes& sizes, bool runs);
 
-// Translates the parallel_config: sets the options of ranks. Called by set_mindformers_updates().
+// Translates parallel_config: sets the options of parallel.*. Called by set_mindformers_updates().
 void set_mindformers_ranks(Translation& t, const MindFormersSizes& sizes);
 // Returns the paths of a dataset of MindRecord files, and the key that has them. data_set: train_dataset or
 // eval_dataset.

@@ -98,7 +98,7 @@ int32_t last_id(const Tokenizer& tokenizer, const char* word) {
   const std::vector<int32_t> ids = tokenizer.encode(word, true);
   if (ids.empty())
     throw UserError(fmt::format("'{}' has no token", word), "model.tokenizer", "BoolQ compares the tokens of Yes and No",
-                    "leave out boolq, or ask it by --protocol likelihood");
+                    "leave out boolq, or evaluate it with --protocol likelihood");
   return ids.back();
 }
 
@@ -195,7 +195,7 @@ Evaluation::Evaluation(EvaluationOptions options) : options_(std::move(options))
                       "leave it out, or give --tasks ceval alone");
     if (generates && !task.parse && !options_.allow_code)
       throw UserError(fmt::format("{} runs what the model writes", task.name), "--tasks",
-                      "generated code runs only if you say so", "add --allow-code: it runs in a sandbox");
+                      "code that a model has written runs only with --allow-code", "add --allow-code: it runs in a sandbox");
     Work work{&task, items_of(task, data_of(task.name), options_.of)};
     if (!completions_.empty()) std::erase_if(work.items, [&](const Item& i) { return !completions_.contains(i.id); });
     if (work.items.empty())
@@ -208,9 +208,10 @@ Evaluation::Evaluation(EvaluationOptions options) : options_(std::move(options))
     if (generates && !task.parse && !sandbox_) sandbox_ = std::make_unique<Sandbox>();
   }
   if (!completions_.empty() && items() < static_cast<int64_t>(completions_.size()))
-    throw UserError(fmt::format("{} of {} are of no item", static_cast<int64_t>(completions_.size()) - items(),
+    throw UserError(fmt::format("{} of {} have the id of no item", static_cast<int64_t>(completions_.size()) - items(),
                                 counted(static_cast<int64_t>(completions_.size()), "output")),
-                    options_.completions, "an id is that of an item, such as anatomy/3", "check the ids, --tasks and --limit");
+                    options_.completions, "each id must be the id of an item, such as anatomy/3",
+                    "check the ids, --tasks and --limit");
 }
 
 // Returns the last folder that has the name of the task in its path, as ModelLink does; else the last one that holds a

@@ -19,7 +19,7 @@ namespace ravine {
 // The settings of an Evaluation.
 struct EvaluationOptions {
   std::vector<std::string> tasks;
-  std::vector<std::string> data;  // data folders; a task uses the last one whose path contains the task's name
+  std::vector<std::string> data;  // data folders; a task uses the last one with its name in the path
   std::string output;
   TaskOptions of;                         // the settings of all tasks
   std::optional<int64_t> max_new_tokens;  // protocol generate: most tokens of an answer; empty: the task's default

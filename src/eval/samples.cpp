@@ -62,7 +62,7 @@ SampleFile::SampleFile(const std::string& folder, const std::string& task, const
     const std::string where = fmt::format("{}:{}", path, i + 1);
     if (i >= items.size() || field<std::string>(lines_[i], "id", where) != as_read_back(items[i].id) ||
         field<std::string>(lines_[i], "prompt", where) != as_read_back(items[i].prompt))
-      throw UserError("an item that is not the data's", where, "a run goes on with the data it began with",
+      throw UserError("an item that is not the data's", where, "a run resumes with the data it began with",
                       "choose another --output, or remove the file");
     outcome_of(lines_[i], where);  // checks the fields of the line
   }

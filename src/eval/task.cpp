@@ -60,9 +60,9 @@ const Task& find_task(const std::string& name, Protocol protocol) {
     if (has) return t;
     if (protocol == Protocol::likelihood)
       throw UserError(fmt::format("{} has no choices", name), "--protocol likelihood", "it asks for a text",
-                      "ask it by --protocol generate");
+                      "evaluate it with --protocol generate");
     throw UserError(fmt::format("{} has no prompts of ModelLink", name), "--protocol generate", "its choices are compared",
-                    "ask it by --protocol likelihood");
+                    "evaluate it with --protocol likelihood");
   }
   const std::string near = nearest(name, names);
   throw UserError(fmt::format("no task is called '{}'", escaped(name)), "--tasks",

@@ -60,7 +60,8 @@ AtomicFile::AtomicFile(std::string path, bool straight) : path_(std::move(path))
     throw UserError("cannot write file", path_, "a folder has this name", "choose another name");
   // A rename would replace the device by a file.
   if (fs::exists(path_, ignored) && !fs::is_regular_file(path_, ignored))
-    throw UserError("cannot write file", path_, "it is a device, a pipe or a socket, and files appear whole", "name a file");
+    throw UserError("cannot write file", path_, "it is a device, a pipe or a socket, which a file cannot replace",
+                    "name a file");
   remove_left_files(path_);
   fd_ = create_nameless_file(folder_of(path_));
   if (!fd_) fd_ = create_temporary_file(path_, &temporary_);

@@ -94,18 +94,18 @@ SetList read_list(const std::string& journal, const FileSetKind& kind) {
   } catch (const std::exception&) {
     of_kind.clear();
   }
-  throw UserError("a folder has the name of one of ours", journal,
+  throw UserError("the name of Ravine's journal folder is taken", journal,
                   of_kind.empty()
-                      ? fmt::format("files wait here for their names while they are replaced, and it has no valid {}", kList)
-                      : fmt::format("what waits in it is of another kind: {}, not {}", of_kind.substr(0, 80), kind.name),
+                      ? fmt::format("this name is for a folder of files that are being replaced, and it has no valid {}", kList)
+                      : fmt::format("it holds files of another kind: {}, not {}", of_kind.substr(0, 80), kind.name),
                   "move it away");
 }
 
 [[noreturn]] void stand_back(const std::string& journal, const std::string& path, const std::string& how) {
   throw UserError(
-      "files changed since they were to be replaced", path,
-      fmt::format("{}; a command was ended while it replaced this set, and what it wrote waits in {}", how, journal),
-      fmt::format("to keep what is there, move {} away; to have what waits in it, move it to its place by hand", journal));
+      "files changed after their replacement began", path,
+      fmt::format("{}; a command was killed while it replaced these files, and its new files are in {}", how, journal),
+      fmt::format("to keep the old files, move {} away; to use the new files, move them out of it by hand", journal));
 }
 
 // Throws unless all files to move or remove are as the list describes them.
@@ -126,10 +126,9 @@ void check_unchanged(const std::string& journal, const FileSetKind& kind, const 
     if (!waits || !there) continue;
     if (folder) stand_back(journal, to + m.name, "this folder was put there later");
     if (!list.overwrite)
-      throw UserError(
-          "output exists", to + m.name,
-          fmt::format("it came meanwhile, and nothing is overwritten unasked; what was written waits in {}", journal),
-          "move it away, then the same command puts the new one there");
+      throw UserError("output exists", to + m.name,
+                      fmt::format("this file appeared in the meantime and is not overwritten; the new file is in {}", journal),
+                      "move it away, then run the same command again");
   }
   for (const std::string& name : kind.files) {
     const auto there = look_at(to + name);
@@ -209,9 +208,9 @@ void FileSet::commit(const std::vector<std::string>& names, bool overwrite) {
     check_unchanged(journal_, kind_, list);
   } catch (const UserError&) {
     remove_journal(journal_);
-    throw UserError(fmt::format("the {} changed while these were written", kind_.name), folder_of(journal_),
-                    "what is there is not what this command found when it looked, and nothing of what it wrote is kept",
-                    "look at what is there now; run this again to replace it");
+    throw UserError(fmt::format("the {} changed while new ones were written", kind_.name), folder_of(journal_),
+                    "the existing files are not the files that this command found at its start; its output is removed",
+                    "check the existing files; run the command again to replace them");
   }
   finish_held(journal_, kind_);
 }
@@ -228,7 +227,7 @@ bool finish_file_set(const std::string& journal, const FileSetKind& kind) {
   while (code == EINTR);
   if (code == EWOULDBLOCK)
     throw UserError("these files are being replaced", folder_of(journal),
-                    fmt::format("another process gives the files in {} their names now", journal),
+                    fmt::format("another process is replacing them by the files in {}", journal),
                     "run this again when it has ended");
   struct stat mine {};
   if (::fstat(*held, &mine) != 0) throw_system("open folder", journal, errno);
@@ -246,8 +245,8 @@ void refuse_unfinished(const std::string& journal) {
   if (::lstat((journal + "/" + kList).c_str(), &s) != 0) return;
   throw UserError(
       "these files are being replaced", folder_of(journal),
-      fmt::format("the new ones wait in {} for their names: a command writes them now, or was killed while it did", journal),
-      "wait for that command, or run it again: it ends what was begun, or says why it cannot");
+      fmt::format("the new files are in {}: a command is replacing the old ones now, or was killed while it did", journal),
+      "wait for that command, or run it again: it finishes the replacement, or says why it cannot");
 }
 
 void refuse_folders(const std::string& folder, const std::vector<std::string>& names) {

@@ -88,7 +88,7 @@ void refuse_other_file(int fd, const struct stat& s, const std::string& folder) 
              lost = said.find_first_not_of('\0') == std::string_view::npos;
   if (plain && (earlier || lost) && read_mark(folder)) return;
   throw UserError("a file has the name of the lock", folder + "/.lock",
-                  "only a lock of ours may have it: a plain file that says who holds the folder",
+                  "this name is for Ravine's lock, a plain file that names the process which uses the folder",
                   "move it, or choose another folder");
 }
 

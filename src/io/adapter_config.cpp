@@ -110,7 +110,8 @@ void refuse_changed_base(const Json& config, const std::string& file) {
   if (!converts && way != "loftq" && way != "lora_ga")
     refuse(file, what, "true, false, gaussian, eva, orthogonal and mica are known to leave the base as it is");
   throw UserError(
-      what, file, "A and B began as a part of the base, from which PEFT takes them away: plain LoRA has the base whole",
+      what, file,
+      "A and B were initialised with a part of the base, which PEFT subtracts from it; plain LoRA keeps the base unchanged",
       converts ? "save it as plain LoRA with PEFT, save_pretrained(.., path_initial_model_for_weight_conversion=..), "
                  "or merge it into its base there (merge_and_unload)"
                : "merge it into its base with PEFT (merge_and_unload)");

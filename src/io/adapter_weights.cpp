@@ -72,9 +72,9 @@ void refuse_differing_copies(const TensorFile& file, const WeightFiles& table, c
         for (const std::string& name : stored_names(copy)) copies.push_back(name), copies.push_back(once_more(name));
     for (const std::string& name : copies)
       if (const TensorInfo* copy = file.find(name); copy && own && !same_values(file, *own, file, *copy))
-        throw UserError("two tables where there is one", tensor_at(file.path(), name),
+        throw UserError("two different tables for one parameter", tensor_at(file.path(), name),
                         fmt::format("'{}' is the same table, and has other values", t.name),
-                        "remove the one that is not meant, or save the adapter again with PEFT");
+                        "remove the wrong one, or save the adapter again with PEFT");
   }
 }
 

@@ -100,7 +100,7 @@ void check_model_folder(const std::string& folder, const std::string& key) {
     throw UserError("a file where a folder is needed", where, rule,
                     path.has_parent_path() && fs::exists(path.parent_path() / "config.json", error)
                         ? "name its folder, " + path.parent_path().string()
-                        : "name the folder of a model: this file lies in none");
+                        : "name a model folder; this file is not in one");
   if (fs::exists(path / "model" / "config.json", error))
     throw UserError("a run, not a model", where, rule, fmt::format("its model is {}", (path / "model").string()));
   if (fs::exists(path / "run" / "model" / "config.json", error))
@@ -154,7 +154,7 @@ void check_checkpoint_folder(const std::string& folder, const std::string& key) 
                     rule = "it must be the folder of a checkpoint, such as RUN/checkpoints/step_000100";
   if (const std::string meant = other_value_advice(key, folder); !meant.empty() && !fs::exists(path, error))
     throw UserError(where, "command line or config",
-                    "auto goes on from the newest checkpoint, none begins anew, else it is a folder", meant);
+                    "it must be auto (the newest checkpoint), none (begin anew) or a checkpoint folder", meant);
   if (!fs::is_directory(path, error)) throw UserError("no such folder", where, rule, missing_path_advice(folder));
   for (const fs::path& checkpoints : {path / "checkpoints", path})
     if (const auto newest = first_step_to_try(checkpoints.string()))
@@ -162,7 +162,7 @@ void check_checkpoint_folder(const std::string& folder, const std::string& key) 
                       fmt::format("its newest is {}", (checkpoints / checkpoint_name(*newest)).string()));
   if (is_trainer_checkpoint(folder))
     throw UserError("a checkpoint of Transformers' Trainer, not of Ravine", where, rule,
-                    "set checkpoint.layout=trainer, which goes on from it and leaves such folders");
+                    "set checkpoint.layout=trainer, which resumes from such folders and writes them");
   if (find_adapter(folder))
     throw UserError("an adapter, not a checkpoint", where, rule,
                     fmt::format("an adapter to go on from is lora.path={}", shell_word(folder)));

@@ -125,10 +125,10 @@ void check_export(const std::string& folder, bool thorough) {
   for (const std::string& file : weight_files(folder)) weights.insert(fs::path(file).filename().string());
   std::erase_if(mark->files, [&](const auto& f) { return !weights.count(f.first); });
   if (const std::string changed = changed_in_folder(folder, *mark, thorough); !changed.empty())
-    throw UserError(
-        "the exported model is damaged, or was changed", folder + "/" + changed,
-        fmt::format("its bytes are not those that the run has written, by the checksum in {}", kFolderMark),
-        fmt::format("export it again by the command of its run, or remove {}/{} if the change is meant", folder, kFolderMark));
+    throw UserError("the exported model is damaged, or was changed", folder + "/" + changed,
+                    fmt::format("its bytes are not those that the run has written, by the checksum in {}", kFolderMark),
+                    fmt::format("export it again by the command of its run, or remove {}/{} if the change is intended", folder,
+                                kFolderMark));
 }
 
 Files open_weights(const std::string& folder) {

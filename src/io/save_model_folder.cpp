@@ -165,7 +165,7 @@ void refuse_foreign_model(const std::string& folder, const std::string& run, Fol
   if (!fs::is_directory(folder, error) || fs::is_empty(folder, error)) return;
   auto mark = read_mark(folder);
   if (!mark || mark->run != run || (!mark->kind.empty() && mark->kind != kModelFolder))
-    throw UserError("cannot write model folder", folder, "it exists, this run has not made it, and it would be replaced",
+    throw UserError("cannot write model folder", folder, "it exists and was not written by this run, so it is not replaced",
                     "choose another folder, or move it away");
   if (seen)
     for (auto& [path, file] : mark->files)
@@ -216,8 +216,8 @@ void save_model_folder(const SaveFolder& options, const Model& model, WeightSour
         throw_system("rename the model folder to", beside, errno);
       }
       sync_folder(folder_of(beside));
-      throw UserError("the model has another name than it should", beside, e.what(),
-                      "it is complete: move what is in its place away, and rename it");
+      throw UserError("the model could not get its name", beside, e.what(),
+                      "it is complete: move away the folder that has its name, and rename it");
     }
   }
 }

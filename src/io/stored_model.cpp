@@ -70,7 +70,7 @@ std::unique_ptr<Model> open_stored_model(const std::string& folder) {
   std::unique_ptr<Model> untied = make_model(config, where);
   if (is_tied(*untied))
     throw UserError(
-        "a head with values of its own", where,
+        "the head differs from the embedding", where,
         fmt::format("the {} family ties its head to the embedding, and the files hold another head", model->facts().family),
         "use weights that belong to config.json");
   say_once("warning: " + two_tables_text(where));

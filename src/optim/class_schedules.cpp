@@ -246,7 +246,7 @@ std::optional<std::array<double, 2>> class_betas(const ScheduleOptions& s, int64
                           : c.cycle_max_mom - (c.cycle_max_mom - c.cycle_min_mom) * at.scale;
   if (!(beta < 1))
     throw UserError(fmt::format("update {}: the first beta would be {}", step + 1, beta), "schedule.decay_mom_rate",
-                    "behind its cycle OneCycle raises the first beta, which must stay below 1",
+                    "after its cycle OneCycle raises the first beta, which must stay below 1",
                     "lower schedule.decay_mom_rate, or set schedule.cycle_momentum=false");
   return std::array<double, 2>{beta, 0.99};
 }

@@ -105,7 +105,7 @@ void PlateauRate::restore(const Json& s, const std::string& where) {
                     fmt::format("schedule.smooth_window is {}", options_.smooth_window), "resume from another checkpoint");
   for (const Json& x : window) {
     if (!x.is_number())
-      throw UserError("'window' holds what is no number", where, "it is the losses of the last validations",
+      throw UserError("'window' holds a value that is not a number", where, "it must hold the losses of the last validations",
                       "resume from another checkpoint");
     window_.push_back(x);
   }

@@ -100,8 +100,8 @@ struct Comparison {
   std::string inherited_from;                 // if there are no culprits: the first differing input made by no call
   int64_t by_spread = 0;                      // number of pairs with a bound from perturbation (spread.h)
   int64_t substituted = 0;                    // number of pairs that substitution has decided
-  std::vector<std::string> inherits;          // as text: calls above their bounds whose errors come only from their inputs
-  std::string verdict;                        // the result as text: three sentences, and one on damaged lines if there are any
+  std::vector<std::string> inherits;          // calls above their bounds whose errors are only inherited, as text
+  std::string verdict;                        // the result in three sentences, and one on damaged lines if there are any
   int64_t equal_bits = 0, equal_figures = 0;  // numbers of pairs with equal bits, and with equal rough figures
   bool of_modules = false;                    // true: at least one dump is of another program (dump_kinds.h)
   bool own_names = false;                     // true: both dumps are of another program, under its own names

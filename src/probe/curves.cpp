@@ -394,8 +394,8 @@ SkipThreshold suggest_threshold(const std::vector<TrainingCurve>& curves) {
       if (at++ >= c.norm.size() / 10 && std::isfinite(norm) && norm > 0) logs.push_back(std::log(norm));
   }
   if (logs.size() < kEarlySteps)
-    throw UserError(fmt::format("{} gradient norms behind the first tenth", logs.size()), "--suggest-threshold",
-                    "a limit is drawn from 50 or more", "give longer runs, or such that log the norm of each step");
+    throw UserError(fmt::format("{} gradient norms after the first tenth", logs.size()), "--suggest-threshold",
+                    "a threshold needs at least 50", "name longer runs, or runs that log the gradient norm of each step");
   auto median = [](std::vector<double> x) {
     std::nth_element(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2), x.end());
     return x[x.size() / 2];

@@ -33,7 +33,7 @@ void refuse_without_records(const Dump& dump, const std::string& path, DumpKind 
   if (std::any_of(dump.ranks.begin(), dump.ranks.end(), [](const RankDump& r) { return !r.records.empty(); })) return;
   throw UserError(
       dump.aside.empty() ? "nothing in it" : dump.aside.front(), path,
-      "calls of a program's API are held against those of the same program; modules and parameters have names of ours too",
+      "calls of a program's API can be compared with the same program only; modules and parameters also have names in Ravine",
       kind == DumpKind::msprobe ? "record it at level L0 or mix, or give another dump of msprobe"
                                 : "give two dumps of that program");
 }

@@ -232,7 +232,8 @@ void refuse_other_than_dump(const std::string& folder) {
   if (!fs::is_directory(folder, error))
     throw UserError("not a folder", folder, "a dump is a folder of its own", "choose another dir in probe.dump");
   if (fs::directory_iterator(folder, error) != fs::directory_iterator())
-    throw UserError("a folder that is no dump", folder, "a dump goes into a new or empty folder, or on with an older dump",
+    throw UserError("a folder that is no dump", folder,
+                    "a dump needs a new or empty folder, or the folder of an older dump to continue",
                     "choose another dir in probe.dump");
 }
 

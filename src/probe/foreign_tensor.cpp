@@ -94,7 +94,7 @@ std::string name_inside(const std::string& name, const std::string& where) {
   if (name.empty() || name.starts_with('/') || ("/" + name + "/").find("/../") != std::string::npos ||
       name.find('\0') != std::string::npos)
     throw UserError(fmt::format("a file outside of the dump: '{}'", printable(name)), where,
-                    "files of a dump lie in its own folder", "record the dump again, and read none that somebody has changed");
+                    "files of a dump lie in its own folder", "record the dump again, and do not change its files");
   return name;
 }
 

@@ -13,8 +13,8 @@ class Producers {
  public:
   // records: in the order of the run; they must outlive this object.
   explicit Producers(const std::vector<DumpRecord>& records);
-  // Returns the record of the output from which the input `reader` (one of the records) comes. This is the last earlier
-  // output of another call with the same elements in the same order. Null if there is none.
+  // Returns the record of the output from which the input `reader` (one of the records) comes. It comes from the last
+  // earlier output of another call with the same elements in the same order. Null if there is none.
   const DumpRecord* of(const DumpRecord& reader) const;
 
  private:

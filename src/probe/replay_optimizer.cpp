@@ -146,7 +146,7 @@ std::vector<ReplayTensor> replay_optimizer(const ReplayInput& input, const Confi
   if (!config.sources.contains("optimizer.clip_norm")) options.clip_norm = 0;
   if (options.type == OptimizerType::adafactor && options.relative_step && !input.lrs.empty())
     throw UserError("'lrs' in the file, and optimizer.relative_step is true", "optimizer.relative_step",
-                    "adafactor works out its own rate where relative_step is true, as it is by default",
+                    "adafactor computes its own learning rate if relative_step is true (the default)",
                     "set optimizer.relative_step=false, or leave out lrs");
   const Arithmetic arithmetic = choose_arithmetic(config.precision, backend, common_arithmetic(ranks.all()));
   const Types types = Types::of(arithmetic.compute);

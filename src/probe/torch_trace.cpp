@@ -30,7 +30,7 @@ class TraceReader {
     manifest_ = read_json(folder_ + "/" + kTraceMark, kMostManifest);
     const Json steps = manifest_.contains("steps") ? manifest_["steps"] : Json();
     if (!steps.is_object() || steps.empty())
-      throw UserError("no steps in it", folder_ + "/" + kTraceMark, "a trace of tools/trace_torch.py names its steps",
+      throw UserError("no steps in the file", folder_ + "/" + kTraceMark, "a trace of tools/trace_torch.py names its steps",
                       "run the script to the end of a step");
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(folder_, error)) {

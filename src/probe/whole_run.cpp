@@ -183,7 +183,7 @@ WholeRuns whole_runs(const Dump& a, const Dump& b) {
     if (const int all = dump->ranks.empty() ? 0 : mesh_of(dump->ranks.front()).ranks();
         static_cast<int>(dump->ranks.size()) < all)
       throw UserError(fmt::format("it has {} of the {} ranks of its run", dump->ranks.size(), all), dump->folder,
-                      "the other dump has another layout, and what ranks hold is put together from all of them",
+                      "the other dump has another layout, so tensors are joined over all ranks",
                       "dump all ranks (probe.dump without ranks)");
   const Side side_a(a), side_b(b);
   WholeRuns out;

@@ -108,7 +108,7 @@ std::string DeepSpeedFiles::to_resume(const Config& c) const {
     throw UserError("no such folder", "checkpoint.resume=" + asked,
                     "it is checkpoint-N, a folder with the file latest, or global_stepN", "correct the path");
   if (fs::exists(asked + "/manifest.json", error))
-    throw UserError("a checkpoint of Ravine's own", asked, "checkpoint.layout=deepspeed goes on from DeepSpeed's files",
+    throw UserError("a checkpoint of Ravine's own", asked, "checkpoint.layout=deepspeed resumes from DeepSpeed's files",
                     "set checkpoint.layout=ravine, or convert it: ravine convert --to deepspeed");
   refuse_other_than_zero(asked);
   return asked;

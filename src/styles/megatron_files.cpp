@@ -143,7 +143,7 @@ std::string MegatronFiles::to_resume(const Config& c) const {
   if (!fs::is_directory(from, error))
     throw UserError("no such folder", where, "it is DIR or DIR/iter_NNNNNNN, with folders mp_rank_TT", "correct the path");
   if (fs::exists(from + "/manifest.json", error))
-    throw UserError("a checkpoint of Ravine's own", from, "checkpoint.layout=megatron goes on from Megatron's files",
+    throw UserError("a checkpoint of Ravine's own", from, "checkpoint.layout=megatron resumes from Megatron's files",
                     "set checkpoint.layout=ravine, or convert it: ravine convert --to megatron-mcore --optimizer");
   if (!is_megatron_folder(from))
     throw UserError("no checkpoint of Megatron", where, fmt::format("it holds {} or folders mp_rank_TT", kMegatronTracker),
@@ -151,7 +151,7 @@ std::string MegatronFiles::to_resume(const Config& c) const {
   const std::string ranks = megatron_ranks(from);
   if (fs::path(ranks).filename() != kMegatronRelease) return ranks;
   if (newest) return "";
-  throw UserError("weights alone", ranks, "a release has no step to go on from",
+  throw UserError("weights alone", ranks, "a release checkpoint has no step to resume from",
                   fmt::format("begin from them: model.weights={}", from));
 }
 

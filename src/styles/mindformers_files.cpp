@@ -93,8 +93,8 @@ std::string MindFormersFiles::to_resume(const Config& config) const {
       throw UserError(
           "the training has no healthy checkpoints yet", path,
           fs::exists(record, error)
-              ? fmt::format("{} calls none of them healthy, and the run goes on from healthy ones only", record)
-              : fmt::format("there is no {} that calls one of them healthy, and the run goes on from healthy ones only",
+              ? fmt::format("{} lists none of them as healthy, and a run resumes from healthy ones only", record)
+              : fmt::format("there is no {} that lists one of them as healthy, and a run resumes from healthy ones only",
                             record),
           !fs::exists(record, error) && fs::exists(other, error)
               ? fmt::format("{} has the verdicts on these checkpoints: name the newest file that it calls healthy", other)

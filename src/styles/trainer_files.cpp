@@ -110,7 +110,7 @@ std::string TrainerFiles::to_resume(const Config& c) const {
                   : adapter  ? "an adapter without the state of a training"
                              : "no checkpoint of the Trainer",
                   where, rule,
-                  adapter ? "train the adapter on from its weights: lora.path with this folder"
+                  adapter ? "to continue from the adapter's weights, set lora.path to this folder"
                           : "begin from its weights alone: --model_name_or_path (model.path) with this folder");
 }
 

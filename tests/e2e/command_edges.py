@@ -89,7 +89,7 @@ def test_lines_of_ids_and_texts(folder):
     # One that reads a file through stdin does not write it.
     (folder / "t.txt").write_text("the ship")
     with open(folder / "t.txt") as source:
-        told(["tokenizer", "encode", "--tokenizer", CHAT, "--npy", folder / "t.txt", "--overwrite"], "is what stdin is", stdin=source)
+        told(["tokenizer", "encode", "--tokenizer", CHAT, "--npy", folder / "t.txt", "--overwrite"], "is the file of stdin", stdin=source)
     check((folder / "t.txt").read_text() == "the ship", "the input")
 
 
@@ -112,7 +112,7 @@ def test_what_diff_and_plot_say(folder):
     run = folder / "run"
     run.mkdir()
     (run / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0, "lr": 1.0}\n{"step": 2, "loss": 1.0, "lr": 0.5}\n')
-    told(["plot", run, "--keys", "loss,lr"], "several keys stand apart", "write --keys loss lr")
+    told(["plot", run, "--keys", "loss,lr"], "keys are separated by blanks", "write --keys loss lr")
     told(["plot", run, "--keys", "los"], "no key 'los'", "the metrics hold loss, lr", "did you mean 'loss'?")
     check("lr" in r.run("plot", run, "--keys", "lr").stdout and "loss" not in r.run("plot", run, "--keys", "lr").stdout, "only what is asked for")
 
@@ -135,15 +135,15 @@ def test_paths_of_a_config(folder):
     r.save_ids(made / "data" / "ids.safetensors", 4, 16)
     (made / "run.yml").write_text("model: {config: m.json}\ndata: {train: [data/ids.safetensors], sequence_length: 16}\n")
     plan = ["plan", "--config"]
-    told([*plan, made / "run.yml"], "it lies beside the config", "m.json", cwd=folder)
+    told([*plan, made / "run.yml"], "it is next to the config", "m.json", cwd=folder)
     told([*plan, "run.yml"], status=0, cwd=made)
     # Of a list each path is looked at, and options of the command line are those of this folder.
-    told([*plan, made / "run.yml", f"model.config={made / 'm.json'}"], "it lies beside the config", str(made / "data" / "ids.safetensors"), cwd=folder)
+    told([*plan, made / "run.yml", f"model.config={made / 'm.json'}"], "it is next to the config", str(made / "data" / "ids.safetensors"), cwd=folder)
     told([*plan, made / "run.yml", "model.config=m.json", f"data.train={made / 'data' / 'ids.safetensors'}"], "no such file", cwd=folder)
     # Paths that were whole, of a folder that has moved.
     (made / "run.yml").write_text(f"model: {{config: {folder / 'old' / 'm.json'}}}\ndata: {{train: [{{path: {folder / 'old' / 'data' / 'ids.safetensors'}}}]}}\n")
-    told([*plan, made / "run.yml"], "were moved, it seems", f"write {made / 'm.json'} in it")
-    told([*plan, made / "run.yml", f"model.config={made / 'm.json'}"], "were moved, it seems", f"write {made / 'data' / 'ids.safetensors'} in it")
+    told([*plan, made / "run.yml"], "it seems that the config was moved", f"write {made / 'm.json'} in it")
+    told([*plan, made / "run.yml", f"model.config={made / 'm.json'}"], "it seems that the config was moved", f"write {made / 'data' / 'ids.safetensors'} in it")
 
 
 def test_a_plan_for_ranks_divides_its_time(folder):
@@ -252,7 +252,7 @@ def test_checks_in_words(folder):
     run = r.settings({"model.config": r.save_config(folder / "config.json"), "data.sequence_length": 12, "train.global_batch": 2, "train.threads": 1})
     text = r.run("check", "determinism", "--steps", 2, *run).stdout
     check(text.startswith("2 steps of 2 sequences, f32, recompute cheap, 1 thread, against:\n") and text.endswith("\nall equal, bit for bit\n") and "differ" not in text.splitlines()[2], text)
-    told(["check", "layouts", *run], "nothing to compare", "here is one rank")
+    told(["check", "layouts", *run], "nothing to compare", "this job has one rank")
     text = r.run("check", "layouts", "--steps", 1, "--inject", "mask", *run, status=1).stdout
     check("1 step of 8 micro batches in 8 leaves, 1 rank at hand" in text and "NOT KEPT, first: loss of step 1" in text and text.endswith("\nNOT all as promised\n"), text)
 

@@ -80,7 +80,7 @@ def test_folders_of_torch_distributed_checkpoint(folder):
     chunks = copy(folder, "fsdp")
     description = chunks / "pytorch_model_fsdp_0" / ".metadata"
     good, size, second, sizes = description.read_bytes(), b"K2K\x10\x86", b"K\x19K\x00\x86", b"K\x19K\x10\x86"
-    for old, new, says in ((size, b"K3K\x10\x86", "800 of 816 elements"), (second, b"K\x00K\x00\x86", "lie on each other"), (sizes, b"K\x18K\x10\x86", "as .metadata says it has [24, 16]")):
+    for old, new, says in ((size, b"K3K\x10\x86", "800 of 816 elements"), (second, b"K\x00K\x00\x86", "lie on each other"), (sizes, b"K\x18K\x10\x86", "by .metadata its shape is [24, 16]")):
         check(good.count(old) >= 1, f"{old} in {description}")
         description.write_bytes(good.replace(old, new, 1))
         refused(description.parent, says, folder, "hf", "--model-config", CONFIG)
@@ -292,7 +292,7 @@ def test_names_that_collide(folder):
     refused(bad, "pytorch_model-00002-of-00002.bin", folder)
     bad = copy(folder, "mf_ranks")  # two files of one rank
     shutil.copy(bad / "rank_0" / "tiny_rank_0-1_7.safetensors", bad / "rank_0" / "tiny_rank_0-1_8.safetensors")
-    refused(bad, "which file?", folder, "hf", "--model-config", CONFIG)
+    refused(bad, "not one weight file per rank", folder, "hf", "--model-config", CONFIG)
 
 
 def test_vocabulary_with_ties_and_padding(folder):

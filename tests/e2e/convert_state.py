@@ -211,7 +211,7 @@ def test_refusals(folder):
     refused("it must hold 'optimizer'", "--input", GOLDEN / "te", "--to", "ravine", "--optimizer")
     refused("only checkpoints of Ravine and Megatron are written with moments", "--input", GOLDEN / "zero1", "--to", "hf", "--optimizer")
     for to in (("deepspeed",), ("megatron-mcore", "--optimizer")):
-        refused("runs are written so from checkpoints of Ravine", "--input", GOLDEN / "zero1", "--to", *to)
+        refused("this layout is written from checkpoints of Ravine only", "--input", GOLDEN / "zero1", "--to", *to)
     refused("only DeepSpeed has these", "--input", GOLDEN / "hf", "--to", "hf", "--universal")
     refused("it is of --optimizer and Megatron", "--input", GOLDEN / "hf", "--to", "megatron-mcore", "--distributed-optimizer")
     refused("have data ranks", "--input", GOLDEN / "hf", "--to", "megatron-mcore", "--ranks", 2)

@@ -167,7 +167,7 @@ def test_outputs_are_parsed_and_scored(folder):
     r.check(set(totals) == {"mmlu", "gsm8k"} and float(totals["mmlu"]["accuracy"]) == 0.5, totals)
     wrong = write_lines(folder / "wrong.jsonl", [{"id": "anatomy/99", "output": "A"}, {"id": "anatomy/0", "output": "A"}])
     done = evaluate(folder, "wrong", "mmlu", "--completions", wrong, status=2)
-    r.check("1 of 2 outputs are of no item" in done.stderr, done.stderr)
+    r.check("1 of 2 outputs have the id of no item" in done.stderr, done.stderr)
 
 
 def test_both_protocols_on_a_model(folder):

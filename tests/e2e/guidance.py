@@ -134,7 +134,7 @@ def test_paths_of_a_config_elsewhere(folder):
     (there / "run.yaml").write_text("model:\n  config: tiny.json\ndata:\n  train: [ids.safetensors]\n  sequence_length: 16\ntrain: {steps: 2, micro_batch: 2, threads: 1, output: run}\n"
                                     "schedule: {warmup_steps: 0}\n")
     told = r.run("train", "--config", "../there/run.yaml", status=2, cwd=other).stderr
-    check("../there/run.yaml:2: model.config=tiny.json" in told and "the folder where the command is typed" in told and "`cd ../there` first, or write ../there/tiny.json" in told, told)
+    check("../there/run.yaml:2: model.config=tiny.json" in told and "the folder in which the command is typed" in told and "`cd ../there` first, or write ../there/tiny.json" in told, told)
     told = r.run("train", "--config", "../there/run.yaml", "model.config=../there/tiny.json", status=2, cwd=other).stderr
     check("../there/run.yaml:4: data.train=ids.safetensors" in told, told)
     check("tiny.json" in r.run("config", "--config", "../there/run.yaml", cwd=other).stdout, "config shows it as it is")

@@ -67,7 +67,7 @@ def test_a_state_of_somebody_else(folder):
         for name in ("state.json", "text.idx", "features.bin"):  # alone, then beside names that the work could have
             (work / name).write_text(text)
             for more in ((), ("--restart", "--overwrite")):
-                refused([work, "files of others"], *words[:-1], folder / "d", *more, kept=[work])
+                refused([work, "files that preprocess did not write"], *words[:-1], folder / "d", *more, kept=[work])
         shutil.rmtree(work)
 
 

@@ -183,7 +183,7 @@ def test_copies_of_a_table_that_differ_are_refused(folder):
         at = header[name]["data_offsets"][0]
         r.save_raw(file, header, body[:at] + bytes(4) + body[at + 4:])
         said = r.run("merge-lora", "--model", GOLDEN / case / "base", "--adapter", folder / "adapter", "--output", folder / "out", status=2).stderr
-        check("two tables where there is one" in said and f"{file}: tensor '{name}'" in said and "remove the one" in said, said)
+        check("two different tables for one parameter" in said and f"{file}: tensor '{name}'" in said and "remove the wrong one" in said, said)
 
 
 def other_base(folder):

@@ -126,8 +126,8 @@ def test_mistakes(folder):
         (folder / "other.json").write_text(json.dumps({**config, **change}))
         said = r.run("convert", "--input", folder / "in", "--output", folder / "out", "--to", "peft", "--model-config", folder / "other.json", status=2).stderr
         check(all(e in said for e in expected), f"{change}: {said}")
-    refused("no adapter in it", "--to hf", given=GOLDEN / "convert" / "legacy")
-    refused("--to peft of another layout", given=BASE)
+    refused("no adapter in the checkpoint", "--to hf", given=GOLDEN / "convert" / "legacy")
+    refused("--to peft from another layout", given=BASE)
     said = r.run("convert", "--input", folder / "in", "--output", folder / "out", "--to", "peft", status=2).stderr
     check("no config of the base" in said and "--model-config" in said, said)
     said = r.run("convert", "--input", folder / "in", "--output", folder / "out", "--to", "hf", status=2).stderr

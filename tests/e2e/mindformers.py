@@ -128,7 +128,7 @@ def test_a_run_stands_for_its_newest(folder):
     told = json.loads(r.run("info", run, "--json").stdout)
     check(told["latest"] == newest and told["checkpoints"][-1] == newest and f"ravine convert --input {run}" in told["to_use_it"], f"{told}")
     said = r.run("generate", "--model", run, "--prompt", "x", status=2).stderr
-    check("a run without a model" in said and f"ravine convert --input {run}" in said and "come to its end" not in said, said)
+    check("a run without a model" in said and f"ravine convert --input {run}" in said and "let the run finish" not in said, said)
     r.run("convert", "--input", run, "--output", folder / "of-run", "--to", "hf")
     r.run("convert", "--input", run / newest, "--model-config", write_config(folder), "--output", folder / "of-step", "--to", "hf")
     check((folder / "of-run/model.safetensors").read_bytes() == (folder / "of-step/model.safetensors").read_bytes(), "the newest one")

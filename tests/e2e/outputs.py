@@ -346,8 +346,8 @@ def test_what_a_run_owns_is_not_written(folder):
     out = make_run(folder)
     before = sorted(str(p) for p in out.rglob("*"))
     for place in (out / "checkpoints" / "step_000007", out / "checkpoints" / "other", out / "exported", out / "tokens"):
-        refused(["what a run writes", place], "convert", "--input", out / "model", "--output", place, "--to", "hf")
-    refused(["what a run writes"], "plot", out, "--output", out / "model" / "curves.svg")
+        refused(["is a file of a run", place], "convert", "--input", out / "model", "--output", place, "--to", "hf")
+    refused(["is a file of a run"], "plot", out, "--output", out / "model" / "curves.svg")
     check(before == sorted(str(p) for p in out.rglob("*")), "nothing was written there")
     run("plot", out, "--output", out / "curves.svg")
 

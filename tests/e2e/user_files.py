@@ -94,7 +94,7 @@ def test_only_the_runs_own_model_is_replaced(folder):
     run("train", *options(folder, folder / "other", train__steps=1))
     shutil.rmtree(folder / "other" / "model")
     shutil.copytree(out / "model", folder / "other" / "model")
-    refused(["this run has not made it"], "train", *options(folder, folder / "other"), kept=[folder / "other"])
+    refused(["was not written by this run"], "train", *options(folder, folder / "other"), kept=[folder / "other"])
 
 
 def test_names_that_are_taken(folder):

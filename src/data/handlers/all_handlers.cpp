@@ -28,7 +28,7 @@ std::unique_ptr<RecordHandler> make_record_handler(const std::string& name, cons
   require(options.tokenizer != nullptr, "handler: it needs a tokenizer");
   if (options.append_eod && !options.tokenizer->special().eos)
     throw UserError(
-        "the tokenizer has no end token", "--append-eod", "it is put behind each document",
+        "the tokenizer has no end token", "--append-eod", "it is appended to each document",
         "put the tokenizer_config.json that names its eos_token beside the tokenizer's files, or leave --append-eod out");
   for (const HandlerEntry& k : all_handlers())
     if (name == k.name || (name.empty() && k.name == std::string("text"))) return k.make(options);

@@ -33,7 +33,7 @@ std::string where_of(const Record& record) {
 void need_eos(const HandlerOptions& o) {
   if (o.append_eod && !o.tokenizer->special().eos)
     throw UserError(
-        "the tokenizer has no end token", "--append-eod", "eos is put behind each document",
+        "the tokenizer has no end token", "--append-eod", "eos is appended to each document",
         "put the tokenizer_config.json that names its eos_token beside the tokenizer's files, or leave --append-eod out");
 }
 

@@ -91,7 +91,7 @@ void IndexedWriter::Part::open(const std::string& file, const int64_t* size) {
   struct stat s;
   if (::fstat(*fd, &s) != 0) throw_system("open file", path, errno);
   if (s.st_size < *size)
-    throw UserError("what an earlier run left is damaged", path,
+    throw UserError("the saved state of an earlier run is damaged", path,
                     fmt::format("it must hold at least {} bytes, got {}", *size, s.st_size), "begin anew with --restart");
   if (::ftruncate(*fd, *size) != 0 || ::lseek(*fd, 0, SEEK_END) != *size) throw_system("cut file", path, errno);
 }

@@ -385,7 +385,7 @@ std::vector<ChatEncoder::Span> ChatEncoder::answers(const std::string& text, boo
   };
   const auto last = static_cast<size_t>(c.learned.rend() - std::find(c.learned.rbegin(), c.learned.rend(), true)) - 1;
   auto lost = [&] [[noreturn]] (size_t message, const char* rule) {
-    throw UserError("an answer cannot be found in what the chat template makes", where,
+    throw UserError("an answer cannot be found in the text that the chat template renders", where,
                     fmt::format("message {} must appear in the text {}", message + 1, rule),
                     fmt::format("set data.loss_on={}, or data.chat_template to another template",
                                 message == last || loss_ == LossOn::last ? "all" : "last"));

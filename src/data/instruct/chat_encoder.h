@@ -66,8 +66,8 @@ class ChatEncoder {
 
   int32_t end_token() const { return end_.id; }  // id of the token with which a trained model ends an answer
   bool end_is_appended() const { return end_.text.empty(); }
-  // Returns a text of all settings that determine the result of encode() in addition to the tokenizer: chat template
-  // and learned messages.
+  // Returns a text of all settings that determine the result of encode() in addition to the tokenizer: chat template,
+  // learned messages and end token.
   std::string settings() const;
 
  private:

@@ -167,7 +167,7 @@ std::string reasons(const ChatCounts& c) {
                                   ? "without an answer to learn"
                                   : fmt::format("without an answer to learn (the first is {})", c.first_without_answer);
   for (auto [n, why] : {std::pair(c.too_long, "too long"), std::pair(c.without_answer, without.c_str()),
-                        std::pair(c.answer_behind, "with the answer behind data.sequence_length")})
+                        std::pair(c.answer_behind, "with the answer after data.sequence_length")})
     if (n) s += fmt::format("{}{} {}", s.empty() ? "" : ", ", n, why);
   return s;
 }

@@ -125,7 +125,7 @@ InstructionFiles::Row InstructionFiles::row(int64_t i, int64_t most) const {
   if (std::any_of(mask.begin(), first, [](int32_t m) { return m != 0; }) ||
       std::any_of(behind, mask.end(), [](int32_t m) { return m != 0; }))
     throw UserError("wrong attention mask", fmt::format("{} sequence {}", p.mask->prefix(), s),
-                    "it is 0 or 1, the ones side by side", "make the files again");
+                    "it is 0 or 1, and the 1s of a row are adjacent", "make the files again");
   r.seen = {static_cast<int32_t>(first - mask.begin()), static_cast<int32_t>(behind - first)};
   for (size_t t = 0; t < mask.size(); ++t)
     if (mask[t] == 0) r.labels[t] = kIgnored;

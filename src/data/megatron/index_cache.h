@@ -47,8 +47,8 @@ struct GptDescription {
 // empty. Any other text is a UserError.
 std::string tokenizer_identity(const std::string& text);
 
-// Returns a description as the JSON text of Megatron, whose MD5 checksum names the index files. The format is that of
-// Python's json.dumps(indent=4).
+// Returns a description as the JSON text of Megatron, whose MD5 checksum names the index files. Python's
+// json.dumps(indent=4) writes it in the same way.
 std::string describe(const GptDescription& d);
 // Returns the JSON text that describes a blend, whose MD5 checksum names its index files. datasets: the JSON texts of
 // its parts. counts: weights are written as whole numbers, not as floating point. size: number of samples; below 0:

@@ -60,7 +60,7 @@ GptBlendList gpt_blend_list(const std::vector<DataSource>& sources, const char* 
 
 Datasets open_megatron_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
   auto refuse = [](const char* key, const std::string& rule, const std::string& fix) {
-    throw UserError("option does not go with a Megatron order", key, rule, fix);
+    throw UserError("option cannot be combined with a Megatron order", key, rule, fix);
   };
   if (o.valid_fraction > 0) refuse("data.valid_fraction", "data.split says what is held out", "set data.split instead");
   if (o.document_attention)

@@ -21,7 +21,7 @@ std::vector<Item> load_ceval(const std::string& data, const TaskOptions& o) {
   const int64_t shots = o.shots.value_or(5);
   if (o.protocol == Protocol::likelihood && o.split == EvalSplit::test)
     throw UserError("--split test with --protocol likelihood", "--split", "CEval's test split has no answers",
-                    "answer it by --protocol generate, which writes the file that CEval scores");
+                    "evaluate it with --protocol generate, which writes the file that CEval scores");
   WorkedExamples examples(data, "ceval", ceval_patterns("dev"), true, shots);
   std::vector<Item> items;
   for (const TaskFile& file : find_task_files(data, "ceval", ceval_patterns(std::string(name(o.split))))) {

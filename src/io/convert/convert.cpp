@@ -194,8 +194,8 @@ struct Leaving {
 
 Leaving leave(const ConvertOptions& o, WeightLayout layout, ConvertReport& report) {
   if (layout != WeightLayout::ravine)
-    throw UserError(fmt::format("--to {} of another layout", name(o.to)), o.input,
-                    "runs are written so from checkpoints of Ravine",
+    throw UserError(fmt::format("--to {} from another layout", name(o.to)), o.input,
+                    "this layout is written from checkpoints of Ravine only",
                     fmt::format("convert it with --to ravine --optimizer first, and that to {}", name(o.to)));
   Leaving out;
   out.checkpoint = ravine_checkpoint_of(o.input, report.notes);
@@ -405,7 +405,7 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   }
   const bool hf_to_hf = (layout == WeightLayout::hf || layout == WeightLayout::trainer) && o.to == ConvertTarget::hf;
   if (to_peft && layout != WeightLayout::megatron)
-    throw UserError("--to peft of another layout", o.input, "adapters are made of ModelLink's checkpoints of LoRA",
+    throw UserError("--to peft from another layout", o.input, "PEFT adapters are made from LoRA checkpoints of ModelLink only",
                     "train with lora.rank, whose runs write such a folder, or choose another --to");
   Weights w = to_peft ? read_megatron_adapter(o.input, place_of_config(o))
                       : read_source(layout, o, given_config(o), place_of_config(o),
@@ -419,7 +419,8 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   if (!to_peft && (known || o.to != ConvertTarget::hf || !o.adapter.empty() || o.resize_vocabulary > 0 || !o.upcycle.empty() ||
                    layout == WeightLayout::ravine)) {
     if (w.config.is_null())
-      throw UserError("no config", o.input, "the layout of weights needs it", "give --model-config CONFIG.json");
+      throw UserError("no config", o.input, "the layout of the weights follows from the model's config",
+                      "give --model-config CONFIG.json");
     g = geometry_of(w.config, w.config_where);
     if (part_own_head(w, g)) g = geometry_of(w.config, w.config_where);
     if (o.optimizer)

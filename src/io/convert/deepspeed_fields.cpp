@@ -45,7 +45,8 @@ StateFolder::StateFolder(const std::string& folder, const Json& model, const std
     if (!keys_.empty() && t.states.empty())
       frozen_.push_back(name);
     else if (t.states.size() != keys_.size())
-      throw UserError(fmt::format("a moment of '{}' is missing", name), folder, "it has both or none", kComplete);
+      throw UserError(fmt::format("a moment of '{}' is missing", name), folder, "a parameter has both moments or none",
+                      kComplete);
     else
       groups_[t.decays ? 0 : 1].push_back(std::move(t));
     order_.push_back(name);

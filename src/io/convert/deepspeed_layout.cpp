@@ -63,8 +63,8 @@ DeepSpeedPlace deepspeed_place(const std::string& name, const CheckpointNames& n
     if (const auto i = in(kBefore); i >= 0) return {0, 0, i, bias};
     if (const auto i = in(kBehind); i >= 0) return {2, 0, i, bias};
   }
-  throw UserError(fmt::format("the place of '{}' is not known", name), where,
-                  "DeepSpeed's groups are flat and have no names: parameters lie in the order of Transformers' modules",
+  throw UserError(fmt::format("the position of '{}' in DeepSpeed's groups is not known", name), where,
+                  "these groups are flat and have no names: parameters are in the order of Transformers' modules",
                   "write the weights alone: --to hf");
 }
 

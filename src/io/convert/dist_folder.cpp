@@ -235,7 +235,7 @@ std::map<std::string, ElementsPtr> read_dist_tensors(const std::string& path,
         fits = e->shape()[d] == sizes[static_cast<size_t>(d)] && at[static_cast<size_t>(d)] + e->shape()[d] <= whole[d];
       if (!fits)
         throw UserError("a chunk of another shape", e->where(),
-                        fmt::format("as .metadata says it has [{}] and begins at [{}] of a tensor of {}; in the file it has {}",
+                        fmt::format("by .metadata its shape is [{}], at [{}] of a tensor of {}; in the file it is {}",
                                     fmt::join(sizes, ", "), fmt::join(at, ", "), whole.text(), e->shape().text()),
                         "use files of one checkpoint");
       if (e->count() == 0) continue;
@@ -262,7 +262,7 @@ std::map<std::string, ElementsPtr> read_fsdp_weights(const std::string& path) {
                      std::any_of(all.begin(), all.end(), [&](const auto& t) { return t.first.starts_with("model.model."); });
   std::map<std::string, ElementsPtr> out;
   for (auto& [name, e] : all) out.emplace(outer ? name.substr(kOuter.size()) : name, e);
-  if (out.empty()) throw UserError("no weights", path, "its tensors are those of a model", "name the folder of the model");
+  if (out.empty()) throw UserError("no weights", path, "it must hold the tensors of a model", "name the folder of the model");
   return out;
 }
 
@@ -270,7 +270,7 @@ MegatronRank read_dist_rank(const std::string& path, StateKind kind) {
   std::error_code error;
   if (!fs::is_regular_file(path + "/common.pt", error))
     throw UserError("a folder of torch.distributed.checkpoint without common.pt", path,
-                    "of torch_dist folders Megatron's are read here, and those hold it", kDistWayOut);
+                    "only Megatron's torch_dist folders are read here, and they hold common.pt", kDistWayOut);
   MegatronRank rank{std::make_shared<TorchFile>(path + "/common.pt"), {}};
   const std::string before = kind == StateKind::first_moment    ? "optimizer.state.exp_avg."
                              : kind == StateKind::second_moment ? "optimizer.state.exp_avg_sq."
@@ -286,7 +286,7 @@ MegatronRank read_dist_rank(const std::string& path, StateKind kind) {
     if (all.empty() && kind != StateKind::masters)
       throw UserError(
           "no optimizer states that are read", path,
-          fmt::format("of a torch_dist folder they are '{}' and the name of a weight, in its shape", before),
+          fmt::format("each must be named '{}' and the name of a weight, and have the shape of the weight", before),
           std::string("take the weights alone (--finetune, --no-load-optim; ravine convert without --optimizer), or ") +
               kDistWayOut);
   }

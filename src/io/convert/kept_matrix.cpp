@@ -34,7 +34,7 @@ struct Nf4Matrices::Last {
     blocks.bytes = view_of(bytes.data(), DType::u8, {blocks.byte_count()});
     if (!nf4_encode(whole.data(), blocks))
       throw UserError("values that are not finite", w.where(), "blocks of 4 bits are scaled by the largest value of each",
-                      "use a base whose weights are whole");
+                      "use a base whose weights are finite");
     owner = &w;
   }
 };

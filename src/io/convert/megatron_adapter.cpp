@@ -49,8 +49,9 @@ class AdapterReader {
     int64_t layers = 0;
     sort(gather_shards(f_, &layers));
     if (modules_.empty())
-      throw UserError("no adapter in it", f_.path, "a checkpoint of LoRA holds tensors lora_A and lora_B beside modules",
-                      "of the checkpoint of a whole model --to hf makes a model");
+      throw UserError("no adapter in the checkpoint", f_.path,
+                      "a checkpoint of LoRA holds tensors lora_A and lora_B beside modules",
+                      "for the checkpoint of a whole model use --to hf");
     if (layers != g_.layers)
       throw UserError("another number of layers", f_.path, fmt::format("{} has {}, the adapters {}", base_, g_.layers, layers),
                       "use the config.json of the base that the adapter was trained on");
@@ -113,7 +114,7 @@ class AdapterReader {
   }
 
   [[noreturn]] static void unknown(const Elements& e) {
-    throw UserError("unknown tensor", e.where(), "ModelLink has adapters beside the linear layers of attention and MLP",
+    throw UserError("unknown tensor", e.where(), "ModelLink has adapters for the linear layers of attention and MLP",
                     "convert a checkpoint of ModelLink");
   }
   [[noreturn]] void misshapen(const Elements& e, const std::string& want) const {
@@ -142,7 +143,7 @@ class AdapterReader {
       if (e->dtype() != shards[0]->dtype() || first != other)
         throw UserError(
             "ranks disagree", e->where(),
-            fmt::format("each tensor rank holds all of it, and {} has other values", shards[0]->where()),
+            fmt::format("every tensor rank must hold the same values, and {} has others", shards[0]->where()),
             "with --sequence-parallel ModelLink does not add up these gradients, and the ranks drift apart: such an "
             "adapter is no adapter of one model; train it without");
     }
@@ -167,7 +168,8 @@ class AdapterReader {
     const Shards& some = of.a.empty() ? of.b : of.a;
     if (i < 0) unknown(*some[0]);
     if (of.a.empty() || of.b.empty())
-      throw UserError("half of an adapter", some[0]->where(), "an adapter is a lora_A and a lora_B of one module", kComplete);
+      throw UserError("an incomplete adapter", some[0]->where(), "each module with an adapter must have a lora_A and a lora_B",
+                      kComplete);
     if (at.module == "self_attention.linear_proj" || at.module == "mlp.linear_fc2") {
       const bool attention = at.module.starts_with("self");
       expect(of.a, {r, part(attention ? g_.heads * g_.head_size : g_.ffn)});
@@ -209,7 +211,8 @@ class AdapterReader {
     const bool words = module == "embedding.word_embeddings";
     if (layer >= 0 || (!words && module != "output_layer")) unknown(*shards[0]);
     if (g_.tied)
-      throw UserError("a table that is two", shards[0]->where(), fmt::format("by {} embedding and head are one table", base_),
+      throw UserError("two different tables for embedding and head", shards[0]->where(),
+                      fmt::format("by {} embedding and head are one table", base_),
                       "train adapters alone, or a base whose head is its own");
     const ElementsPtr table = rows_of(shards, 0, shards[0]->shape()[0], "rows of all tensor ranks");
     if (table->shape().rank() != 2 || table->shape()[0] < g_.vocabulary || table->shape()[1] != g_.hidden)
@@ -248,7 +251,7 @@ class AdapterReader {
 std::string base_of(const std::string& path, const std::string& given) {
   if (!given.empty()) return given;
   if (fs::exists(path + "/config.json")) return path + "/config.json";
-  throw UserError("no config of the base", path, "how an adapter is written depends on the model that it stands beside",
+  throw UserError("no config of the base", path, "the layout of an adapter follows from the config of its base",
                   "give --model-config BASE/config.json");
 }
 

@@ -68,13 +68,13 @@ void refuse_other_arithmetic(const TorchFile& file, bool guess) {
 Json megatron_config(const MegatronFolder& f, const std::map<std::string, Shards>& tensors, int64_t layers) {
   const TorchFile& file = *f.ranks[0].file;
   if (!file.pickle().find(file.pickle().root(), "args"))
-    throw UserError("no arguments", file.path(), "these files carry no shape of the model",
+    throw UserError("no arguments", file.path(), "these files do not contain the sizes of the model",
                     "give --model-config CONFIG.json, or put its config.json into the folder");
   auto need = [&](const char* key) {
     const auto v = argument(file, key);
     if (!v || *v < 1)
-      throw UserError("missing argument", fmt::format("{}: args.{}", file.path(), key), "the layout of weights needs it",
-                      "give --model-config CONFIG.json");
+      throw UserError("missing argument", fmt::format("{}: args.{}", file.path(), key),
+                      "the layout of the weights follows from it", "give --model-config CONFIG.json");
     return *v;
   };
   auto has = [&](const char* suffix) { return tensors.contains(fmt::format("decoder.layers.0.{}", suffix)); };

@@ -92,7 +92,7 @@ void refuse_other_form(const std::string& path) {
   const auto form = j.find("sharded_backend");
   if (!j.is_object() || form == j.end() || !form->is_string()) return;
   if (*form == "torch_dist")
-    throw UserError("a torch_dist folder without .metadata", path, "it says where each tensor lies", kComplete);
+    throw UserError("a torch_dist folder without .metadata", path, "it has the position of each tensor", kComplete);
   throw UserError(fmt::format("a Megatron checkpoint in the form {}", printable(form->get<std::string>())), path,
                   "folders of ranks and torch_dist are read", kDistWayOut);
 }
@@ -183,8 +183,8 @@ MegatronFolder open_megatron(const std::string& path, StateKind kind) {
   }
   check_ranks(f, false);
   if (kind != StateKind::weights && f.expert > 1)
-    throw UserError("optimizer state of several expert ranks", f.path, "it is not read: experts and the rest are kept apart",
-                    "leave out --optimizer");
+    throw UserError("optimizer state of several expert ranks", f.path,
+                    "such states are not read: experts and other parameters are stored separately", "leave out --optimizer");
   if (kind != StateKind::weights)
     for (MegatronRank& r : f.ranks) take_from_optimizer(r, kind);
   return f;

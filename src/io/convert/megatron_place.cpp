@@ -51,19 +51,20 @@ std::string megatron_ranks(const std::string& path) {
     const std::string file = path + "/" + tracker;
     if (!fs::exists(file)) continue;
     if (!fs::is_regular_file(file))
-      throw UserError("bad tracker file", file, "it is a regular file", "remove what has its name, and write the file");
+      throw UserError("bad tracker file", file, "it must be a regular file",
+                      "replace it by a text file with 'release' or a number");
     const std::string word = first_word(file);
     std::string folder = word;
     if (tracker == kMegatronTracker && word != kMegatronRelease) {
       int64_t step = -1;
       auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), step);
       if (code != std::errc{} || end != word.data() + word.size() || step < 0)
-        throw UserError("bad tracker file", file, fmt::format("it holds 'release' or a number, got '{}'", printable(word)),
+        throw UserError("bad tracker file", file, fmt::format("it must hold 'release' or a number, got '{}'", printable(word)),
                         "correct it");
       folder = megatron_iteration(step);
     }
     if (folder.empty() || folder.find('/') != std::string::npos || folder.starts_with('.'))
-      throw UserError("bad tracker file", file, fmt::format("it names a folder beside it, got '{}'", printable(word)),
+      throw UserError("bad tracker file", file, fmt::format("it must name a folder next to it, got '{}'", printable(word)),
                       "correct it");
     if (!fs::is_directory(path + "/" + folder))
       throw UserError("missing folder", path + "/" + folder, fmt::format("{} names it", file), kComplete);

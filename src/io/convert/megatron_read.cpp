@@ -223,9 +223,8 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
   std::map<std::string, Shards> tensors = gather_shards(f, &layers);
   for (const auto& [name, shards] : tensors)
     if (name.find(".lora_A.") != std::string::npos)
-      throw UserError("a checkpoint of LoRA", shards[0]->where(),
-                      "it holds adapters, which stand beside a base that is elsewhere",
-                      "make an adapter of it, which the base then takes: --to peft --model-config BASE/config.json");
+      throw UserError("a checkpoint of LoRA", shards[0]->where(), "it holds adapters only, without their base model",
+                      "convert it to an adapter: --to peft --model-config BASE/config.json");
   auto embedding = tensors.find("embedding.word_embeddings.weight");
   if (embedding == tensors.end())
     throw UserError("missing tensor", f.path, "the first stage holds word_embeddings.weight", kComplete);

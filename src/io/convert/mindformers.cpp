@@ -101,7 +101,7 @@ std::vector<std::pair<int64_t, std::string>> find_files(const std::string& path)
       }
       if (inside.size() != 1)
         throw UserError(
-            "which file?", entry.path().string(),
+            "not one weight file per rank", entry.path().string(),
             fmt::format("each rank's folder holds one weight file, or meta.json names it; there are {}", inside.size()),
             "keep one file of one step per rank");
       out.emplace_back(rank, inside[0]);
@@ -113,12 +113,13 @@ std::vector<std::pair<int64_t, std::string>> find_files(const std::string& path)
   for (size_t i = 1; i < out.size(); ++i)
     if (out[i].first >= 0 && out[i].first == out[i - 1].first)
       throw UserError("two files of one rank", out[i].second,
-                      fmt::format("{} is of rank {} too", out[i - 1].second, out[i].first),
+                      fmt::format("{} belongs to rank {} too", out[i - 1].second, out[i].first),
                       "keep one file of one step per rank");
   if (!out.empty() && out.front().first < 0 && out.back().first >= 0)
-    throw UserError("two layouts in one folder", path,
-                    fmt::format("{} is of rank {}, {} of none", out.back().second, out.back().first, out.front().second),
-                    "keep one");
+    throw UserError(
+        "two layouts in one folder", path,
+        fmt::format("{} belongs to rank {}, {} to no rank", out.back().second, out.back().first, out.front().second),
+        "keep one");
   for (size_t i = 0; i < out.size(); ++i)
     if (out[i].first >= 0 && out[i].first != static_cast<int64_t>(i))
       throw UserError("missing rank", path, fmt::format("rank {} has no file", i), kComplete);
@@ -252,7 +253,7 @@ Weights read_mindformers(const std::string& path, const Json& config, const std:
   for (const std::string& of : {folder, folder + "/.."})  // DIR, or DIR/rank_R
     if (w.config.is_null() && fs::exists(of + "/config.json")) w.config = read_json(w.config_where = of + "/config.json");
   if (w.config.is_null())
-    throw UserError("no config", path, "these files carry no shape of the model", "give --model-config CONFIG.json");
+    throw UserError("no config", path, "these files do not contain the sizes of the model", "give --model-config CONFIG.json");
   const Geometry g = geometry_of(w.config, w.config_where);
   std::map<std::string, std::vector<Part>> tensors;  // by Ravine's names
   for (const auto& [rank, file_path] : find_files(path)) {

@@ -125,8 +125,9 @@ ForeignState open_mindformers_state(const std::string& path, const Json& model, 
   const std::shared_ptr<const TensorFile> file = open_tensor_file(path);
   const auto step = number_in(*file, "step_num"), updates = number_in(*file, "global_step");
   if (!updates && !step)
-    throw UserError("weights, no checkpoint of training", path, "it lacks global_step and step_num: nothing to go on from",
-                    "begin with it: resume_training: False, or model.weights");
+    throw UserError("weights, no checkpoint of training", path,
+                    "it lacks global_step and step_num, so no run can resume from it",
+                    "begin a new run with these weights: resume_training: False, or model.weights");
   const auto whole = [&](double value, const char* what) {
     if (!(value >= 0 && value <= kMostSteps && value == std::floor(value)))
       throw UserError(fmt::format("{} is {}", what, value), path, fmt::format("it counts from 0 to {}", kMostSteps),

@@ -28,7 +28,7 @@ std::string text_of(const std::string& path) {
 AtomicFolder TargetFolder::begin(const std::string& path) {
   std::error_code error;
   if (fs::is_symlink(path, error))
-    throw UserError("cannot write folder", path, "it is a link, and a folder that appears whole cannot take its place",
+    throw UserError("cannot write folder", path, "it is a link, which a folder cannot replace",
                     "name the folder that it leads to, or another");
   if (!replaces_ && fs::exists(path, error) && !(fs::is_directory(path, error) && fs::is_empty(path, error)))
     throw UserError("cannot write folder", path, "it exists and is not empty", "choose another or remove it");

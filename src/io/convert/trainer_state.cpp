@@ -50,7 +50,7 @@ Json state_file(const std::string& folder) {
   const std::string path = folder + "/trainer_state.json";
   Json state = read_python_json(path, int64_t{64} << 20);
   if (!state.is_object())
-    throw UserError("not the state of a Trainer", path, "it is an object of JSON", "use a complete checkpoint");
+    throw UserError("not the state of a Trainer", path, "it must be a JSON object", "use a complete checkpoint");
   return state;
 }
 
@@ -97,7 +97,7 @@ Weights adapter_weights(const std::string& path, const TrainedModel& m) {
   const auto adapter = find_adapter(path);
   if (!adapter || adapter->weights_file.empty())
     throw UserError("no adapter in a checkpoint", path,
-                    "this run trains an adapter, and goes on from adapter_model.safetensors",
+                    "this run trains an adapter, and resumes from adapter_model.safetensors",
                     "name a checkpoint of the adapter, or leave lora.* out");
   const std::shared_ptr<const TensorFile> file = open_tensor_file(adapter->weights_file);
   Weights w;
@@ -118,7 +118,7 @@ Weights adapter_weights(const std::string& path, const TrainedModel& m) {
 Weights whole_weights(const std::string& path, const TrainedModel& m) {
   if (find_adapter(path))
     throw UserError("an adapter in a checkpoint", path, "this run trains a whole model",
-                    "train the adapter on: lora.rank and its other options, as adapter_config.json has them");
+                    "train the adapter: set lora.rank and the other options as in its adapter_config.json");
   const Geometry g = geometry_of(m.model->config(), m.where);
   Weights w = read_hf(path, m.model->config(), m.where);
   from_family_files(w, g);

@@ -27,7 +27,7 @@ class TrainerFolder {
         order_(trainer_order(*m.model, files_, m.where)) {
     for (const std::string& n : reader_.names())
       if (const std::string kind = n.substr(0, n.find('/')); kind != "weights" && kind != "m" && kind != "v")
-        throw UserError(fmt::format("a state '{}' of the optimizer", n), where_, "states of adamw are written",
+        throw UserError(fmt::format("a state '{}' of the optimizer", n), where_, "only states of adamw are written",
                         "write the weights alone: --to hf");
     weights_ = read(m.adapter ? StateKind::trained : StateKind::masters);
     states_[0] = read(StateKind::first_moment), states_[1] = read(StateKind::second_moment);
@@ -95,7 +95,8 @@ void TrainerFolder::write_optimizer(TargetFolder& folder, const std::function<vo
       for (size_t k = 0; k < 2; ++k) {
         const auto it = states_[k].tensors.find(t->name);
         if (it == states_[k].tensors.end())
-          throw UserError(fmt::format("a moment of '{}' is missing", t->name), where_, "what is trained has both", kComplete);
+          throw UserError(fmt::format("a moment of '{}' is missing", t->name), where_,
+                          "every trained parameter has both moments", kComplete);
         w.key(k == 0 ? "exp_avg" : "exp_avg_sq"), w.tensor(it->second, DType::f32);
       }
       w.out.end();

@@ -119,8 +119,8 @@ void check_weights(Weights& w, const Geometry& g, bool allow_unknown, bool parti
     }
     if (!p && name.find(".lora_") != name.npos)  // without the adapter it would be the untrained base
       throw UserError("a checkpoint of an adapter, not of a model", tensor->where(),
-                      "it holds what was trained beside the model, and none of its other weights",
-                      "let the run come to its end, then `ravine merge-lora --model BASE --adapter RUN/adapter --output DIR`");
+                      "it holds the trained parameters only, not the other weights of the model",
+                      "let the run finish, then `ravine merge-lora --model BASE --adapter RUN/adapter --output DIR`");
     if (!p) {
       if (!allow_unknown)
         throw UserError("unknown tensor", tensor->where(),
@@ -177,7 +177,7 @@ void from_files(Weights& w, const WeightFiles& files, const std::string& where) 
   for (const auto& [param, rows] : stacks) {
     if (static_cast<int64_t>(rows.size()) != param->shape[0])
       throw UserError("missing tensor", where,
-                      fmt::format("'{}' is of {} experts, {} are there", param->name, param->shape[0], rows.size()),
+                      fmt::format("'{}' has {} experts, the files hold {}", param->name, param->shape[0], rows.size()),
                       "use a complete checkpoint of this model");
     out.emplace_back(param->name,
                      reshaped(stack_rows(rows, fmt::format("{} experts, one after another", rows.size())), param->shape));

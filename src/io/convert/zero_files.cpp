@@ -36,20 +36,21 @@ std::optional<Pickle::Ref> optional(const TorchFile& f, const char* key) {
 std::vector<Named> shapes_of(const TorchFile& f, Pickle::Ref dict) {
   const Pickle& p = f.pickle();
   const auto* fields = p.fields(dict);
-  if (!fields) throw UserError("bad shapes", f.path(), "shapes of parameters are a dict", kWholeCheckpoint);
+  if (!fields) throw UserError("bad shapes", f.path(), "shapes of parameters must be a dict", kWholeCheckpoint);
   std::vector<Named> out;
   for (size_t i = 0; i < fields->size(); i += 2) {
     const auto name = p.text((*fields)[i]);
     const Pickle::Ref sizes = (*fields)[i + 1];
     const std::string where = fmt::format("{}: shape of '{}'", f.path(), name ? printable(*name) : "?");
     if (!name || (p.kind(sizes) != Pickle::Kind::tuple && p.kind(sizes) != Pickle::Kind::list) || p.items(sizes).size() > 5)
-      throw UserError("bad shapes", where, "a name and at most 5 sizes", kWholeCheckpoint);
+      throw UserError("bad shapes", where, "each entry must be a name and at most 5 sizes", kWholeCheckpoint);
     Named n{std::string(*name), {}};
     int64_t count = 1;
     for (Pickle::Ref s : p.items(sizes)) {
       const auto v = p.integer(s);
       if (!v || *v < 0 || __builtin_mul_overflow(count, *v, &count) || count > int64_t{1} << 48)
-        throw UserError("bad shapes", where, "sizes are whole numbers, 2^48 elements in all at most", kWholeCheckpoint);
+        throw UserError("bad shapes", where, "sizes must be whole numbers, with at most 2^48 elements in all",
+                        kWholeCheckpoint);
       n.shape.push_back(*v);
     }
     out.push_back(std::move(n));
@@ -65,7 +66,7 @@ std::string tag_folder(const std::string& path) {
     tag.erase(tag.find_last_not_of(" \r\n\t") + 1);
     if (tag.empty() || tag.find('/') != std::string::npos || tag.starts_with('.'))
       throw UserError(fmt::format("bad file '{}'", name), file,
-                      fmt::format("it names a folder beside it, got '{}'", printable(tag)), "correct it");
+                      fmt::format("it must name a folder next to it, got '{}'", printable(tag)), "correct it");
     if (!fs::is_directory(path + "/" + tag))
       throw UserError("missing folder", path + "/" + tag, fmt::format("{} names it", file), kWholeCheckpoint);
     return path + "/" + tag;
@@ -122,7 +123,7 @@ StateFiles open_state_files(const std::string& path) {
     const Pickle::Ref state = need(*f, p.root(), "optimizer_state_dict");
     const int64_t stage = stage_of(p, need(*f, state, "zero_stage"));
     if (stage < 1 || stage > 3)
-      throw UserError("not a ZeRO checkpoint", f->path(), "its zero_stage is 1, 2 or 3", kWholeCheckpoint);
+      throw UserError("not a ZeRO checkpoint", f->path(), "its zero_stage must be 1, 2 or 3", kWholeCheckpoint);
     if (c.stage != 0 && stage != c.stage)
       throw UserError("ranks of two runs", f->path(), fmt::format("its zero_stage is {}, others have {}", stage, c.stage),
                       "use files of one checkpoint");

@@ -79,10 +79,10 @@ ZeroRun run_of(const StateFiles& c) {
     const std::optional<int64_t> step = updates_in(*f, states);
     for (size_t r = 1; c.stage > 0 && !c.universal && r < c.optimizer.size(); ++r)
       if (const auto other = updates_in(*c.optimizer[r], optimizer_states(*c.optimizer[r], c.stage)); other != step)
-        throw UserError(
-            "ranks of different steps", c.optimizer[r]->path(),
-            fmt::format("its states have seen {} updates, those of {} {}", other.value_or(0), f->path(), step.value_or(0)),
-            "use files of one checkpoint");
+        throw UserError("ranks of different steps", c.optimizer[r]->path(),
+                        fmt::format("its states count {} updates, the states in {} count {}", other.value_or(0), f->path(),
+                                    step.value_or(0)),
+                        "use files of one checkpoint");
     run.updates = step.value_or(run.updates);
     const auto* fields = p.fields(states[0]);
     for (size_t i = 0; fields && i < fields->size(); i += 2)
@@ -106,7 +106,7 @@ ZeroRun run_of(const StateFiles& c) {
       const TorchFile file(path);
       const auto step = torch_whole_number(file, file.pickle().root());
       if (!step || (counted && *counted != *step))
-        throw UserError("parameters of different steps", path, "it is the count of updates, the same for all parameters",
+        throw UserError("parameters of different steps", path, "all parameters must have the same number of updates",
                         "use files of one checkpoint");
       counted = step;
     }

@@ -200,7 +200,7 @@ void read_whole_optimizer(const StateFiles& c, Tensors& w, const std::string& ke
       throw UserError("optimizer state does not fit", f->path(),
                       fmt::format("group {} is neither all {} parameters of the module, nor its {} matrices, nor its {} others",
                                   g, all.size(), kinds[0].size(), kinds[1].size()),
-                      "save it with ZeRO 1, 2 or 3, which says the names");
+                      "save it with ZeRO 1, 2 or 3, which stores the names");
     int64_t at = 0;
     for (size_t i = 0; i < (*found)->size(); ++i) {
       const Named& n = (**found)[i];

@@ -129,10 +129,10 @@ std::unique_ptr<ChatTemplate> load_chat_template(const std::string& dir) {
   if (usual == sources.end()) {
     std::vector<std::string> names;
     for (const auto& [name, source] : sources) names.push_back(name);
-    throw UserError(
-        "no chat template named 'default'", sources.begin()->second.where,
-        fmt::format("of several templates that one is used, and tool_use with tools; there are {}", fmt::join(names, ", ")),
-        "name one 'default' (as a file: chat_template.jinja), or name the file of one as the chat template");
+    throw UserError("no chat template named 'default'", sources.begin()->second.where,
+                    fmt::format("the template 'default' is used, and tool_use for conversations with tools; there are {}",
+                                fmt::join(names, ", ")),
+                    "name one 'default' (as a file: chat_template.jinja), or name the file of one as the chat template");
   }
   auto chat = std::make_unique<ChatTemplate>(usual->second.text, usual->second.where, std::move(tokens));
   if (tools != sources.end()) chat->with_tools(tools->second.text, tools->second.where);

@@ -191,7 +191,7 @@ class Bpe final : public TokenModel {
       }
       if (o_.unk_token.empty()) continue;  // the character is dropped
       if (unk_ < 0)
-        throw UserError("text that the tokenizer cannot take", where_,
+        throw UserError("text that the tokenizer cannot encode", where_,
                         fmt::format("the unknown token '{}' is not in the vocabulary", o_.unk_token),
                         "use a tokenizer with an unknown token");
       if (pending && !o_.fuse_unk) symbols.push_back(unk_);

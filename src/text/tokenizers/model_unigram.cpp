@@ -78,7 +78,7 @@ class Unigram final : public TokenModel {
       }
       if (!single) {
         if (unk_ < 0 && (s.best[next].from < 0 || unk_score_ + here > s.best[next].score))
-          throw UserError("text that the tokenizer cannot take", where_, "a character is in no piece and there is no unk_id",
+          throw UserError("text that the tokenizer cannot encode", where_, "a character is in no piece and there is no unk_id",
                           "use a tokenizer with an unknown token");
         offer(next, unk_score_ + here, unk_);
       }
@@ -118,7 +118,7 @@ class Unigram final : public TokenModel {
       }
     }
     if (unk_ < 0)
-      throw UserError("text that the tokenizer cannot take", where_, "a character is in no piece and there is no unk_id",
+      throw UserError("text that the tokenizer cannot encode", where_, "a character is in no piece and there is no unk_id",
                       "use a tokenizer with an unknown token");
     ids.push_back(unk_);
   }

@@ -51,7 +51,7 @@ class WordPiece final : public TokenModel {
     ids.resize(before);
     int32_t id = vocabulary_.find(unk_);
     if (id < 0)
-      throw UserError("text that the tokenizer cannot take", where_,
+      throw UserError("text that the tokenizer cannot encode", where_,
                       fmt::format("the unknown token '{}' is not in the vocabulary", unk_),
                       "use a tokenizer with an unknown token");
     ids.push_back(id);

@@ -18,6 +18,7 @@ enum class SplitPattern {
 
 // Returns the regular expression of a pattern.
 std::string_view pattern_text(SplitPattern pattern);
+// Returns the pattern that has this regular expression; empty if there is none.
 std::optional<SplitPattern> known_pattern(std::string_view regex);
 
 namespace scan {

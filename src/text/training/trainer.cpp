@@ -55,10 +55,9 @@ void refuse_tokenizer(const TokenizerTraining& o, TrainingText& text) {
   for (const std::string& read : text.files())
     for (const char* name : kTokenizerFiles)
       if (const auto file = std::filesystem::path(o.output) / name; same_path(read, file.string()))
-        throw UserError(
-            "a text has the name of a file of the tokenizer", read,
-            fmt::format("--output {} replaces or removes {} there, and what is read is never replaced", o.output, name),
-            "choose another --output");
+        throw UserError("a text has the name of a file of the tokenizer", read,
+                        fmt::format("--output {} would replace or remove {}, which is an input", o.output, name),
+                        "choose another --output");
   for (const char* name : kTokenizerFiles)
     if (const auto path = std::filesystem::path(o.output) / name;
         !o.overwrite && std::filesystem::exists(std::filesystem::symlink_status(path, ec)))

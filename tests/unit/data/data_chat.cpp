@@ -662,12 +662,12 @@ TEST(ChatCounts, are_told_in_words) {
   c.without_answer = 20, c.answer_behind = 30;
   EXPECT_EQ(
       c.text(),
-      "1000 conversations, 4000 tokens (25.0 % learned), 12 cut at data.sequence_length, 50 left out: 20 without an answer to learn, 30 with the answer behind data.sequence_length");
+      "1000 conversations, 4000 tokens (25.0 % learned), 12 cut at data.sequence_length, 50 left out: 20 without an answer to learn, 30 with the answer after data.sequence_length");
   EXPECT_EQ(c.warning(), "") << "one in twenty and no more";
   c.answer_behind = 31;
   EXPECT_EQ(
       c.warning(),
-      "51 of 1000 conversations (5 %) are left out and not learned: 20 without an answer to learn, 31 with the answer behind data.sequence_length; a larger data.sequence_length reaches their answers; "
+      "51 of 1000 conversations (5 %) are left out and not learned: 20 without an answer to learn, 31 with the answer after data.sequence_length; a larger data.sequence_length reaches their answers; "
       "look at some for an answer that is empty, or roles that data.format does not expect");
   c = {.records = 10, .too_long = 4};
   EXPECT_EQ(c.text(), "10 conversations, 0 tokens (0.0 % learned), 4 left out: 4 too long");
@@ -868,7 +868,7 @@ TEST(ChatSets, what_does_not_fit_is_counted) {
   EXPECT_EQ(cut.train.count(), 2);
   EXPECT_EQ(cut.train.length(1), 40);
   EXPECT_NE(cut.counts.text().find("1 cut at data.sequence_length, 2 left out: 1 without an answer to learn (the first is " +
-                                   path + " record 4), 1 with the answer behind"),
+                                   path + " record 4), 1 with the answer after"),
             std::string::npos)
       << cut.counts.text();
   ChatSet dropped = read_chats({path}, *tokenizer, encoder, {.longest = 40, .too_long = TooLong::drop});

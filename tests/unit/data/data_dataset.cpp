@@ -548,12 +548,13 @@ TEST(FixedBatches, what_counts_and_what_does_not) {
       "5 is out of range (" + (f / "x.safetensors") + ": position_ids, row 1, column 2): 0 to 4; correct the file");
   EXPECT_USER_ERROR(open({ids, {"position_ids", {2, 3}, {0, 1, 2, 3, 4, 1 << 24}}}), "0 to 16777215");
   EXPECT_USER_ERROR(open({ids, {"position_ids", {2, 3}, {0, -1, 2, 3, 4, 5}}}), "-1 is out of range");
-  EXPECT_USER_ERROR(open({ids, {"labels", {2, 3}, {9, -100, -100, 9, -100, -100}}}),
-                    "nothing to learn (" + (f / "x.safetensors") + ": labels): no row has a label that counts");
+  EXPECT_USER_ERROR(
+      open({ids, {"labels", {2, 3}, {9, -100, -100, 9, -100, -100}}}),
+      "nothing to learn (" + (f / "x.safetensors") + ": labels): no row has a label to learn: all are -100 or masked");
   EXPECT_USER_ERROR(open({ids, {"next_labels", {2, 3}, {-100, -100, -100, -100, -100, -100}}}),
                     ": next_labels): no row has a label");
   EXPECT_USER_ERROR(open({ids, {"attention_mask", {2, 3}, {0, 0, 0, 0, 0, 0}}}),
-                    ": attention_mask): the mask has no one in any row");
+                    ": attention_mask): the mask has no 1 in any row");
   EXPECT_USER_ERROR(open({ids, {"attention_mask", {2, 3}, {1, 0, 0, 0, 1, 0}}}), ": attention_mask): no row has a label");
   EXPECT_NO_THROW(open({ids, {"attention_mask", {2, 3}, {0, 0, 0, 1, 1, 0}}})) << "one row is enough";
   EXPECT_THROW(all.sample(2), Error);

@@ -218,7 +218,7 @@ TEST(InstructionFiles, what_cannot_be_learned_is_counted) {
   DatasetOptions o = options(write_set(f, "set", all));
   const Bytes tokenizer;
   Datasets d = open_datasets(o, &tokenizer);
-  EXPECT_NE(d.notes[0].find("2 left out: 1 without an answer to learn, 1 with the answer behind"), std::string::npos)
+  EXPECT_NE(d.notes[0].find("2 left out: 1 without an answer to learn, 1 with the answer after"), std::string::npos)
       << d.notes[0];
   o.sequence_length = 10;
   o.too_long = TooLong::drop;

@@ -360,7 +360,7 @@ TEST_F(Loading, SavingReplacesModelFoldersOnly) {
   };
   save_as("run 1");
   save_as("run 1");
-  EXPECT_SAYS(message_of<UserError>([&] { save_as("run 2"); }), "this run has not made it");
+  EXPECT_SAYS(message_of<UserError>([&] { save_as("run 2"); }), "was not written by this run");
   spill(folder / "made/README.md", "dear");
   EXPECT_SAYS(message_of<UserError>([&] { save_as("run 1"); }), folder / "made/README.md");
   EXPECT_EQ(slurp(folder / "made/README.md"), "dear");
@@ -369,7 +369,7 @@ TEST_F(Loading, SavingReplacesModelFoldersOnly) {
   EXPECT_SAYS(message_of<UserError>([&] { save_as("run 1"); }), folder / "made/generation_config.json");
   fs::copy(folder / "empty", folder / "copied", fs::copy_options::recursive);
   fs::remove(folder / "copied/.ravine");
-  EXPECT_SAYS(message_of<UserError>([&] { save(folder / "copied"); }), "this run has not made it");
+  EXPECT_SAYS(message_of<UserError>([&] { save(folder / "copied"); }), "was not written by this run");
   EXPECT_TRUE(folder.has("empty/config.json") && folder.has("new/deep/model.safetensors"));
 }
 
