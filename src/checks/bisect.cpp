@@ -247,7 +247,8 @@ Bisection bisect(const BisectSide& a, const BisectSide& b, const BisectOptions& 
     return dumps.compare({.from = from, .to = differing, .what = "statistics"});
   };
   Comparison c = repeat();
-  if (const ComparedPair* p = first_pair(c); p && from > 1 && p->a.op == kStateOp && p->a.step < from) {  // an earlier update
+  if (const ComparedPair* p = first_pair(c); p && from > 1 && p->a.op == kStateOp && p->a.step < from) {
+    // An earlier update has made other weights.
     options.say(fmt::format("states   of steps 1 to {}", from - 1));
     const Comparison states = dumps.compare({.from = 1, .to = from - 1, .what = "checksum", .phases = {"update"}});
     if (const ComparedPair* first = first_pair(states)) {

@@ -19,9 +19,11 @@ struct BisectSide {
 };
 
 struct BisectOptions {
-  int64_t steps = 10;                                                       // most steps to train and compare
-  std::string folder;                                                       // an empty folder for trained runs and dumps
-  std::function<void(const std::string&)> say = [](const std::string&) {};  // takes a line on each stage of the search
+  // steps: the most steps to train and compare. folder: an empty folder for trained runs and dumps. say: takes a line on
+  // each stage of the search.
+  int64_t steps = 10;
+  std::string folder;
+  std::function<void(const std::string&)> say = [](const std::string&) {};
 };
 
 // The first tensor whose bits differ, with the first element that differs. Values are text, as element_text writes
