@@ -6,6 +6,9 @@ namespace ravine {
 
 Command check_command() {
   std::vector<Command> actions;
+  actions.push_back(check_step_command());
+  actions.push_back(check_lr0_command());
+  actions.push_back(check_baseline_command());
   actions.push_back(check_determinism_command());
   actions.push_back(check_layouts_command());
   return command_of({.name = "check",

@@ -4,6 +4,9 @@
 
 namespace ravine {
 
+Command check_step_command();
+Command check_lr0_command();
+Command check_baseline_command();
 Command check_determinism_command();
 Command check_layouts_command();
 

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import struct
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -43,7 +44,8 @@ STATUS = {"ravine check determinism --config run.yaml --inject": 1, "ravine comp
 # Options put behind those of a page, by command: few and small steps, one thread.
 SHORTER = {
     "train": "train.steps=2 schedule.steps=0 schedule.warmup_steps=0 train.global_batch=4 train.micro_batch=1 train.valid_batches=1 train.threads=1 log.tensorboard=false",
-    "check": "--steps 2 train.threads=1 data.sequence_length=16",
+    "check determinism": "--steps 2 train.threads=1 data.sequence_length=16",
+    "check layouts": "--steps 2 train.threads=1 data.sequence_length=16",
     "data index": "--samples 200,20,",
 }
 
@@ -219,6 +221,11 @@ def _difference(base, out):
     golden = ROOT / "tests" / "golden"
     shutil.copytree(golden / "msprobe" / "statistics", out / "dumps" / "msprobe")
     shutil.copytree(golden / "torch_trace" / "trace", out / "dumps" / "ravine")
+    (out / "grads").mkdir()
+    head = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }".ljust(117) + "\n"
+    (out / "grads" / "grad_1.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + struct.pack("<4f", 1, -1, 1, -1))
+    r.save_tensors(out / "weights.safetensors", {"p.w": ("F32", (2, 2), [0.5, 0.5, -0.5, -0.5])})
+    r.save_tensors(out / "after.safetensors", {"p.w": ("F32", (2, 2), [x * (1 - 1e-4) - y for x, y in ((0.5, 1e-3), (0.5, -1e-3), (-0.5, 1e-3), (-0.5, -1e-3))])})
     losses = [6 * 0.99 ** t + 2 for t in range(1, 201)]
     for name in ("here", "there", "there-again", "there-once-more"):
         (out / "runs" / name).mkdir(parents=True)
