@@ -1,30 +1,16 @@
 // `ravine megatron`: flags and launch scripts of Megatron-LM and ModelLink.
 #include "dialects/megatron.h"
 
-#include <filesystem>
-
 #include "apps/commands.h"
 #include "apps/dialect_command.h"
+#include "checks/job_facts.h"
 #include "dialects/launch_script.h"
-#include "io/convert/megatron_arguments.h"
-#include "styles/megatron_files.h"
-#include "text/tokenizers/open_tokenizer.h"
 
 namespace ravine {
 namespace {
 
 Translation translate_words(const std::vector<PlacedWord>& words, const DialectFlags& flags) {
-  MegatronJob job{.ranks = flags.ranks, .runs = !flags.explain && !flags.print_config};
-  job.vocabulary = [](const std::string& path) {
-    std::error_code error;
-    return std::filesystem::exists(path, error) ? open_tokenizer(path)->size() : 0;
-  };
-  job.beyond_files = beyond_megatron_files;
-  job.held = options_in_checkpoints;
-  job.network = [](const std::string& folder) {
-    const StoredNetwork stored = stored_network(folder);
-    return Json{{"where", stored.where}, {"arguments", stored.arguments}};
-  };
+  MegatronJob job = megatron_job(flags.ranks, !flags.explain && !flags.print_config);
   if (flags.script.empty()) return translate_megatron(words, job);
   const LaunchScript script = script_of(flags);
   LaunchedProgram launched = launched_program(script);

@@ -1,29 +1,14 @@
 // `ravine mindformers`: the command line that starts a job of MindSpore Transformers.
 #include "dialects/mindformers.h"
 
-#include <algorithm>
-
 #include "apps/commands.h"
 #include "apps/dialect_command.h"
 #include "base/launcher.h"
-#include "data/mindrecord/mindrecord_files.h"
+#include "checks/job_facts.h"
 #include "dialects/foreign_environment.h"
-#include "io/convert/mindformers_strategy.h"
 
 namespace ravine {
 namespace {
-
-std::optional<MindFormersFacts::Data> size_of_data(const std::string& type, const std::vector<std::string>& paths) {
-  if (type != "MindDataset" || !std::all_of(paths.begin(), paths.end(), is_mindrecord_path)) return {};
-  const MindRecordFiles files(paths);
-  const bool has = files.rows() > 0 && files.has("input_ids");
-  return MindFormersFacts::Data{files.rows(), has ? static_cast<int64_t>(files.values(0, "input_ids").size()) : 0,
-                                files.columns()};
-}
-
-std::string disagreement(const std::string& strategy, const std::string& weights, const Json& model) {
-  return strategy_disagreement(read_mindformers_strategy(strategy), weights, model, "model.model_config");
-}
 
 Translation mindformers_words(const std::vector<PlacedWord>& words, const DialectFlags& flags) {
   MindFormersLaunch launch{.words = words, .ranks = flags.ranks};
@@ -35,8 +20,7 @@ Translation mindformers_words(const std::vector<PlacedWord>& words, const Dialec
     launch = read_msrun_words({words.begin() + 1, words.end()});
     if (flags.ranks > 0) launch.ranks = flags.ranks;
   }
-  MindFormersFacts facts{.ranks = launch.ranks, .data = size_of_data, .disagreement = disagreement};
-  facts.runs = !flags.explain && !flags.print_config;
+  MindFormersFacts facts = mindformers_facts(launch.ranks, !flags.explain && !flags.print_config);
   if (facts.ranks == 0 && launched_ranks() > 1) facts.ranks = launched_ranks();
   Translation t = translate_mindformers(read_mindformers_line(launch.words), facts);
   set_mindspore_dump(t, environment_of(flags));

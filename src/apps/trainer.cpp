@@ -8,57 +8,15 @@
 #include "apps/dialect_command.h"
 #include "base/error.h"
 #include "base/launcher.h"
+#include "checks/job_facts.h"
 #include "dialects/deepspeed_config.h"
 #include "dialects/launch_script.h"
-#include "files/safetensors.h"
-#include "io/convert/deepspeed_layout.h"
 #include "io/convert/deepspeed_state.h"
 #include "io/convert/trainer_state.h"
 #include "runs/open.h"
 
 namespace ravine {
 namespace {
-
-// Reads facts from the config.json of the model; none if it is missing, which is reported when the model is opened.
-void look_at_model(const TrainerArguments& args, TrainerFacts& facts) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  fs::path path = args.has("model_name_or_path") ? args.text("model_name_or_path")
-                  : args.has("config_name")      ? args.text("config_name")
-                                                 : "";
-  if (fs::is_directory(path, error)) path /= "config.json";
-  if (path.empty() || !fs::is_regular_file(path, error)) return;
-  const Json config = read_json(path.string());
-  const auto whole = [&](const char* key) -> std::optional<int64_t> {
-    const auto it = config.find(key);
-    if (it == config.end() || !it->is_number_integer() || it->get<int64_t>() <= 0 || it->get<int64_t>() > (1 << 24)) return {};
-    return it->get<int64_t>();
-  };
-  if (!config.is_object()) return;
-  try {
-    check_deepspeed_order(config, path.string());
-    facts.ordered = true;
-  } catch (const UserError&) {  // reported when the model is opened
-    facts.ordered = false;
-  }
-  for (const char* key : {"torch_dtype", "dtype"})
-    if (const auto it = config.find(key); it != config.end() && it->is_string()) facts.dtype = it->get<std::string>();
-  facts.hidden_size = whole("hidden_size");
-  facts.positions = whole("max_position_embeddings");
-  if (const auto sizes = config.find("hidden_sizes"); !facts.hidden_size && sizes != config.end() && sizes->is_array())
-    for (const Json& size : *sizes)
-      if (size.is_number_integer()) facts.hidden_size = std::max(facts.hidden_size.value_or(0), size.get<int64_t>());
-}
-
-// Returns the sequence length of a fixed batch file.
-std::optional<int64_t> columns_of(const std::string& file) {
-  std::error_code error;
-  if (!file.ends_with(".safetensors") || !std::filesystem::is_regular_file(file, error)) return {};
-  const SafetensorsReader reader(file);
-  const TensorInfo* ids = reader.find("input_ids");
-  if (!ids || ids->shape.rank() != 2) return {};
-  return ids->shape[1];
-}
 
 // Returns the steps of a Trainer checkpoint; nothing if its file does not have them, which is reported when it is
 // opened.
@@ -128,7 +86,7 @@ Translation translate_words(const std::vector<PlacedWord>& given, const DialectF
   const bool trains = !only_evaluates(line.args);
   if (facts.runs && trains) look_at_output(line, facts);
   const char* rows = !trains && line.args.has("validation_file") ? "validation_file" : "train_file";
-  if (line.args.has(rows)) facts.columns = columns_of(line.args.text(rows));
+  if (line.args.has(rows)) facts.columns = columns_of_batches(line.args.text(rows));
   const bool by_epochs = trains && (line.args.has("train_file") || line.args.has("dataset_name")) &&
                          (counts_epochs(line.args) || (facts.resumed && line.args.on("ignore_data_skip")));
   if (by_epochs && !line.refusals.empty()) facts.samples = 1;  // a refused run needs no length

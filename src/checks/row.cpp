@@ -26,13 +26,13 @@ void allow_rows(std::vector<CheckRow>& rows, const std::vector<std::string>& all
     std::vector<std::string> names;
     bool found = false;
     for (CheckRow& row : rows) {
-      names.push_back(row.name);
-      if (row.name != wanted) continue;
+      names.push_back(row.name), names.push_back(row.group);
+      if (row.name != wanted && row.group != wanted) continue;
       found = true;
       if (row.verdict == RowVerdict::different) row.verdict = RowVerdict::allowed;
     }
     if (!found)
-      throw UserError("row '" + wanted + "'", "--allow", "it takes the name of a row of this check",
+      throw UserError("row '" + wanted + "'", "--allow", "it takes the name of a row or of a group of this check",
                       did_you_mean(wanted, names, "run the check without --allow, which lists the rows"));
   }
 }
@@ -43,8 +43,10 @@ bool agrees(const std::vector<CheckRow>& rows) {
 
 Json row_json(const CheckRow& row) {
   const auto value = [](const RowValue& v) { return Json{{"value", v.text}, {"where", v.where}}; };
-  return {{"row", row.name},   {"group", row.group}, {"verdict", std::string(name(row.verdict))},
-          {"a", value(row.a)}, {"b", value(row.b)},  {"effect", row.effect}};
+  Json json = {{"row", row.name},   {"group", row.group}, {"verdict", std::string(name(row.verdict))},
+               {"a", value(row.a)}, {"b", value(row.b)},  {"effect", row.effect}};
+  if (!row.advice.empty()) json["advice"] = row.advice;
+  return json;
 }
 
 }  // namespace ravine

@@ -22,10 +22,12 @@ struct CheckRow {
   std::string name, group;
   RowVerdict verdict = RowVerdict::unknown;
   RowValue a, b;
-  std::string effect;  // a sentence; shown where the sides differ
+  std::string effect;  // a sentence; shown if the sides differ
+  std::string advice;  // a rule that both sides break; "": none
 };
 
-// Gives the verdict allowed to the rows that differ and whose name is in `allow`. A name of no row is a UserError.
+// Gives the verdict `allowed` to the rows that differ and whose name or group is in `allow`. An unknown name is a
+// UserError.
 void allow_rows(std::vector<CheckRow>& rows, const std::vector<std::string>& allow);
 
 // True if no row is different.

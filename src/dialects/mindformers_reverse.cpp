@@ -143,6 +143,7 @@ void precision_words(const Config& c, Json& j) {
     j.erase("embedding_init_type");
     j["param_init_type"] = type;
   }
+  if (!j.contains("param_init_type")) j["param_init_type"] = "float32";  // MindFormers' default is float16
 }
 
 Json model_words(const Config& c, const Json& described, std::vector<std::string>& notices) {

@@ -27,6 +27,7 @@ NOT_RUN = {
     "scripts/install": "installs",
     "pipx install": "installs, from the network",
     "docker build": "needs docker and the network",
+    "python3 tools/plain.py": "reads the sources, which a page's folder does not have",
     "ravine serve": "runs until it is stopped; tests/e2e/serve.py starts it as these lines do",
     "curl": "asks a server",
 }
@@ -39,7 +40,8 @@ STAND_INS = [
 ]
 
 # Lines that begin so end with another status than 0, as their page says.
-STATUS = {"ravine check determinism --config run.yaml --inject": 1, "ravine compare dumps/moved dumps/origin": 1, "ravine compare dumps/moved-1 dumps/origin": 1}
+STATUS = {"ravine check determinism --config run.yaml --inject": 1, "ravine compare dumps/moved dumps/origin": 1, "ravine compare dumps/moved-1 dumps/origin": 1,
+          "ravine check config run.yaml pretrain_llama.sh": 1}
 
 # Options put behind those of a page, by command: few and small steps, one thread.
 SHORTER = {
@@ -226,6 +228,7 @@ def _difference(base, out):
     (out / "grads" / "grad_1.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + struct.pack("<4f", 1, -1, 1, -1))
     r.save_tensors(out / "weights.safetensors", {"p.w": ("F32", (2, 2), [0.5, 0.5, -0.5, -0.5])})
     r.save_tensors(out / "after.safetensors", {"p.w": ("F32", (2, 2), [x * (1 - 1e-4) - y for x, y in ((0.5, 1e-3), (0.5, -1e-3), (-0.5, 1e-3), (-0.5, -1e-3))])})
+    shutil.copy(ROOT / "examples" / "megatron" / "pretrain_llama.sh", out)
     losses = [6 * 0.99 ** t + 2 for t in range(1, 201)]
     for name in ("here", "there", "there-again", "there-once-more"):
         (out / "runs" / name).mkdir(parents=True)
