@@ -4,10 +4,13 @@
 
 namespace ravine {
 
+Command check_baseline_command();
 Command check_config_command();
 Command check_data_command();
 Command check_determinism_command();
 Command check_layouts_command();
+Command check_lr0_command();
 Command check_shrink_command();
+Command check_step_command();
 
 }  // namespace ravine

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "files/atomic.h"
+#include "probe/curve_band.h"
 #include "probe/curves.h"
 #include "runs/run_places.h"
 
@@ -15,7 +16,7 @@ namespace {
 
 struct CurvesFlags {
   std::vector<std::string> curves;
-  std::string picture;
+  std::string picture, band;
   CurveOptions options;
   bool suggest = false, json = false, overwrite = false;
   template <class V>
@@ -24,6 +25,8 @@ struct CurvesFlags {
       positional() & required() & reads() & metavar("A B [C ..]") &
           detail(
               "Read are folders of runs, TensorBoard's files, trainer_state.json, .csv or .jsonl with step and loss, and logs of Megatron or MindFormers."));
+    v("band", band, "file of check baseline or check lr0, whose curves show the allowed differences",
+      metavar("FILE") & reads());
     v("limit", options.limit, "largest difference of the smoothed losses after step 50; not used if B has repeats",
       between(1e-9, 1e6));
     v("compute", options.compute, "number format of the arithmetic, for curves that do not state it; empty: bf16",
@@ -89,6 +92,7 @@ int run_curves(CurvesFlags& flags, Config&) {
       throw UserError("a picture of one curve", "--svg", "it shows the difference of two curves", "use `ravine plot`");
     refuse_existing_file(picture, flags.overwrite);
   }
+  if (!flags.band.empty()) flags.options.band = read_curve_band(flags.band);
   std::vector<TrainingCurve> curves;
   for (const std::string& path : flags.curves) curves.push_back(read_training_curve(run_meant_by(path)));
   for (TrainingCurve& c : curves)

@@ -11,6 +11,7 @@
 #include "config/bounds.h"
 #include "config/choices.h"
 #include "config/data_options.h"
+#include "config/given_options.h"
 #include "config/log_options.h"
 #include "config/model_choices.h"
 #include "config/moe_options.h"
@@ -114,6 +115,7 @@ struct TrainOptions {
   bool find_nan = false;
   int64_t threads = 0;
   std::vector<std::string> freeze;
+  std::vector<GivenGradientsOption> given_gradients;
   template <class V>
   void each(V&& v) {
     v("steps", steps, "optimizer steps of the whole run", between(1, kMostSteps) & may_change() & common());
@@ -153,6 +155,11 @@ struct TrainOptions {
     v("find_nan", find_nan, "if the loss becomes NaN, name the first op that produced a NaN", may_change());
     v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096) & may_change());
     v("freeze", freeze, "glob patterns of parameters that are not trained", filled() & fixed());
+    v("given_gradients", given_gradients,
+      "gradients of another program for the first steps: {path: DIR|FILE, when: before_clip|after_clip}",
+      may_change() &
+          detail(
+              "A folder of grad_N.npy, or a .npz or safetensors file. They replace the run's own gradients, which are computed and dropped. docs/howto/find-a-difference.md says how arrays and parameters are paired."));
   }
 };
 

@@ -53,6 +53,12 @@ std::string given_of(const Config& config, std::initializer_list<const char*> ke
 
 // Checks sizes that determine the memory of a step and the length of the plan.
 void check_sizes(const Config& c, Conflicts& conflict) {
+  if (c.train.given_gradients.size() > 1)
+    conflict(c, fmt::format("{} entries", c.train.given_gradients.size()), "train.given_gradients", "it is one map",
+             "put the gradients of all steps into one folder or file");
+  for (const GivenGradientsOption& g : c.train.given_gradients)
+    if (g.path.empty())
+      conflict(c, "no path", "train.given_gradients", "gradients are read from it", "write {path: DIR, when: before_clip}");
   const int64_t micros = c.train.global_batch / c.train.micro_batch;
   if (c.train.global_batch % c.train.micro_batch != 0)
     conflict(c, fmt::format("train.global_batch is {}", c.train.global_batch),

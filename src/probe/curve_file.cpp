@@ -33,6 +33,18 @@ const std::vector<std::string> kNormNames = {"grad_norm",           "train/grad_
                                              "grad-norm/grad-norm", "global_norm",     "global-norm",
                                              "global_grad_norm",    "grad norm",       "norm"};
 
+const std::vector<std::string> kRateNames = {"lr",
+                                             "learning_rate",
+                                             "train/lr",
+                                             "train/learning_rate",
+                                             "learning-rate",
+                                             "learning-rate/learning-rate",
+                                             "Train/Samples/lr",
+                                             "learning rate"};
+
+// Megatron prints and writes the rate after its scheduler's step: the rate of the next iteration.
+constexpr int64_t kMegatronRateAhead = 1;
+
 struct Printed {
   double value = std::nan("");
   double half_unit = 0;  // half a unit of the last digit
@@ -64,8 +76,8 @@ bool printed_number(std::string_view line, std::string_view key, Printed& out) {
 
 struct StepOfLog {
   int64_t step = 0;
-  Printed loss, norm;
-  bool with_norm = false;
+  Printed loss, norm, rate;
+  bool with_norm = false, with_rate = false;
 };
 
 // " iteration   10/  100 | .. | lm loss: 1.0E+00 | .. | grad norm: 1.234 | .."
@@ -76,6 +88,7 @@ bool megatron_line(std::string_view line, StepOfLog& s) {
     return false;
   s.step = static_cast<int64_t>(step.value);
   s.with_norm = printed_number(line, "grad norm:", s.norm);
+  s.with_rate = printed_number(line, "learning rate:", s.rate);
   return true;
 }
 
@@ -91,6 +104,7 @@ bool mindformers_line(std::string_view line, StepOfLog& s) {
   if (!printed_number(line.substr(at), "/", steps)) return false;
   s.step = static_cast<int64_t>((epoch.value - 1) * steps.value + step.value);
   s.with_norm = printed_number(line, "global_norm:", s.norm);
+  s.with_rate = printed_number(line, " lr:", s.rate);
   return true;
 }
 
@@ -151,18 +165,19 @@ class TableRows {
 void read_rows(const std::string& path, TrainingCurve& c) {
   TableRows rows(path);
   Json row;
-  std::string where, step, loss, norm;
+  std::string where, step, loss, norm, rate;
   while (rows.next(row, where)) {
     if (step.empty()) {
       std::vector<std::string> keys;
       for (const auto& [key, value] : row.items()) keys.push_back(key);
-      const std::string *s = first_of(kStepNames, keys), *l = first_of(kLossNames, keys), *n = first_of(kNormNames, keys);
+      const std::string *s = first_of(kStepNames, keys), *l = first_of(kLossNames, keys), *n = first_of(kNormNames, keys),
+                        *rates = first_of(kRateNames, keys);
       if (!s || !l)
         throw UserError(
             fmt::format("no column of {}", s ? "losses" : "steps"), where,
             fmt::format("it is called {}; here are {}", fmt::join(s ? kLossNames : kStepNames, ", "), fmt::join(keys, ", ")),
             "rename the column");
-      step = *s, loss = *l, norm = n ? *n : "";
+      step = *s, loss = *l, norm = n ? *n : "", rate = rates ? *rates : "";
     }
     if (!row.contains(step) || !row.contains(loss)) continue;  // another kind of row, such as a validation
     const double at = number_of(row[step]);
@@ -170,16 +185,18 @@ void read_rows(const std::string& path, TrainingCurve& c) {
       throw UserError("a step that is no number", where, fmt::format("column '{}' counts steps", step), "correct the row");
     if (row[loss].is_string() && row[loss].get_ref<const std::string&>().empty()) continue;
     const double norm_of_row = !norm.empty() && row.contains(norm) ? number_of(row[norm]) : 0;
-    c.add(static_cast<int64_t>(at), number_of(row[loss]), !norm.empty() && row.contains(norm) ? &norm_of_row : nullptr);
+    const double rate_of_row = !rate.empty() && row.contains(rate) ? number_of(row[rate]) : 0;
+    c.add(static_cast<int64_t>(at), number_of(row[loss]), !norm.empty() && row.contains(norm) ? &norm_of_row : nullptr,
+          !rate.empty() && row.contains(rate) ? &rate_of_row : nullptr);
   }
 }
 
 void read_run(const std::string& path, TrainingCurve& c) {
   const RunMetrics m = read_run_metrics(path);
-  const std::vector<double> loss = m.column("loss"), norm = m.column("grad_norm");
+  const std::vector<double> loss = m.column("loss"), norm = m.column("grad_norm"), rate = m.column("lr");
   const bool with_norm = m.value.contains("grad_norm");
   for (size_t i = 0; i < m.step.size(); ++i) {
-    c.add(static_cast<int64_t>(m.step[i]), loss[i], with_norm ? &norm[i] : nullptr);
+    c.add(static_cast<int64_t>(m.step[i]), loss[i], with_norm ? &norm[i] : nullptr, std::isnan(rate[i]) ? nullptr : &rate[i]);
   }
   const fs::path config = (fs::is_directory(path) ? fs::path(path) : fs::path(path).parent_path()) / "config.yaml";
   if (std::error_code error; fs::is_regular_file(config, error)) {
@@ -192,7 +209,7 @@ void read_tensorboard(const std::vector<std::string>& files, const std::string& 
   const EventData events = read_events(files);
   std::vector<std::string> tags;
   for (const auto& [tag, values] : events.scalars) tags.push_back(tag);
-  const std::string *loss = first_of(kLossNames, tags), *norm = first_of(kNormNames, tags);
+  const std::string *loss = first_of(kLossNames, tags), *norm = first_of(kNormNames, tags), *rate = first_of(kRateNames, tags);
   if (!loss)
     throw UserError("no scalar of the loss", path,
                     fmt::format("it is called {}; here are {}", fmt::join(kLossNames, ", "),
@@ -207,6 +224,9 @@ void read_tensorboard(const std::vector<std::string>& files, const std::string& 
       if (c.norm.contains(step)) c.norm.erase(c.norm.lower_bound(step), c.norm.end());
       c.norm[step] = value;
     }
+  if (rate)
+    for (const auto& [step, value] : events.scalars.at(*rate))
+      c.rate[step + (rate->starts_with("learning-rate") ? kMegatronRateAhead : 0)] = value;
 }
 
 void read_trainer_state(const std::string& file, TrainingCurve& c) {
@@ -215,7 +235,9 @@ void read_trainer_state(const std::string& file, TrainingCurve& c) {
     if (row.is_object() && row.contains("step") && row["step"].is_number() && row.contains("loss")) {
       const auto step = static_cast<int64_t>(row["step"].get<double>());
       const double norm = row.contains("grad_norm") ? number_of(row["grad_norm"]) : 0;
-      c.add(step, number_of(row["loss"]), row.contains("grad_norm") ? &norm : nullptr);
+      const double rate = row.contains("learning_rate") ? number_of(row["learning_rate"]) : 0;
+      c.add(step, number_of(row["loss"]), row.contains("grad_norm") ? &norm : nullptr,
+            row.contains("learning_rate") ? &rate : nullptr);
       c.loss_resolution = 0.5e-4;  // the Trainer rounds losses to four decimals
     }
 }
@@ -228,20 +250,25 @@ void read_log(const std::string& path, TrainingCurve& c) {
     if (!megatron && !mindformers_line(*line, s)) continue;
     c.kind = megatron ? "log of Megatron" : "log of MindFormers";
     c.add(s.step, s.loss.value, s.with_norm ? &s.norm.value : nullptr);
+    if (s.with_rate) c.rate[s.step + (megatron ? kMegatronRateAhead : 0)] = s.rate.value;
+    if (s.with_norm) c.norm_resolution = std::max(c.norm_resolution, s.norm.half_unit);
+    if (s.with_rate && s.rate.value > 0) c.rate_resolution = std::max(c.rate_resolution, s.rate.half_unit / s.rate.value);
     c.loss_resolution = std::max(c.loss_resolution, s.loss.half_unit);
   }
 }
 
 }  // namespace
 
-void TrainingCurve::add(int64_t step, double loss_of_step, const double* norm_of_step) {
+void TrainingCurve::add(int64_t step, double loss_of_step, const double* norm_of_step, const double* rate_of_step) {
   if (loss.contains(step) && loss.rbegin()->first > step) {
     goes_back.push_back(step);
     loss.erase(loss.lower_bound(step), loss.end());
     norm.erase(norm.lower_bound(step), norm.end());
+    rate.erase(rate.lower_bound(step), rate.end());
   }
   loss[step] = loss_of_step;
   if (norm_of_step) norm[step] = *norm_of_step;
+  if (rate_of_step) rate[step] = *rate_of_step;
 }
 
 TrainingCurve read_training_curve(const std::string& path) {

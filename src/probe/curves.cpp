@@ -106,15 +106,23 @@ Estimate drift_of(std::span<const double> x) {
   return {slope * (n - 1), student(n - 2) * std::sqrt(residual / (n - 2) / xx) * (n - 1)};
 }
 
+std::span<const double> last_third(const std::vector<double>& d) {
+  return std::span(d).last(std::max(d.size() / 3, kLeastLate));
+}
+
 // The widths that further runs of b's side show.
 struct Scatter {
   std::map<int64_t, double> early;  // largest relative difference up to a step
   double band = 0, mean = 0;        // of their late differences: largest smoothed value, mean absolute value
+  double centre = 0, slope = 0;     // of their late differences: largest |mean over the last third|, largest |drift|
 };
 
-Scatter scatter_of(const TrainingCurve& b, const std::vector<TrainingCurve>& repeats, int64_t late_from) {
+Scatter scatter_of(const TrainingCurve& b, const std::vector<TrainingCurve>& repeats, const std::vector<TrainingCurve>& band,
+                   int64_t late_from) {
   Scatter out;
-  std::vector<const TrainingCurve*> all{&b};
+  std::vector<const TrainingCurve*> all;
+  if (band.empty()) all.push_back(&b);
+  for (const TrainingCurve& r : band) all.push_back(&r);
   for (const TrainingCurve& r : repeats) all.push_back(&r);
   double sum = 0;
   size_t count = 0;
@@ -134,6 +142,10 @@ Scatter scatter_of(const TrainingCurve& b, const std::vector<TrainingCurve>& rep
       }
       if (!late.empty())
         for (const double d : moving_mean(late, smoothing(late.size()))) out.band = std::max(out.band, std::abs(d));
+      if (late.size() >= kLeastLate) {
+        out.centre = std::max(out.centre, std::abs(mean_of(last_third(late)).value));
+        out.slope = std::max(out.slope, std::abs(drift_of(late).value));
+      }
     }
   double most = 0;
   for (auto& [step, value] : out.early) most = value = std::max(most, value);
@@ -159,8 +171,8 @@ void judge_late(CurveVerdict& v, const Common& c, size_t begin, const Scatter& s
   const std::vector<double> smooth = moving_mean(d, smoothing(d.size()));
   for (size_t i = 0; i < smooth.size(); ++i)
     if (std::abs(smooth[i]) > std::abs(late.most)) late.most = smooth[i], late.most_at = step[i];
-  const size_t last = std::max(d.size() / 3, kLeastLate);
-  const Estimate mean = mean_of(std::span(d).last(last)), drift = drift_of(d);
+  late.centre = 2 * scatter.centre, late.slope = 2 * scatter.slope;
+  const Estimate mean = mean_of(last_third(d)), drift = drift_of(d);
   late.mean = mean.value, late.error = mean.half_width + resolution;
   late.drift = drift.value, late.drift_error = drift.half_width + 2 * resolution;
   if (scatter.mean > 0) late.noise_ratio = absolute / static_cast<double>(d.size()) / scatter.mean;
@@ -183,6 +195,20 @@ void add_rules(CurveVerdict& v, const Common& c) {
   if (v.late.steps > 0)
     v.rules.push_back({"the precision guide's case", "late difference, smoothed", std::abs(v.late.most), 0.03});
   v.rules.push_back({"ModelLink's own tests", "mean relative difference", relative / count, 0.02});
+}
+
+void compare_rates(CurveVerdict& v, const TrainingCurve& a, const TrainingCurve& b) {
+  const Common c = common_steps(a.rate, b.rate);
+  v.rates.steps = static_cast<int64_t>(c.step.size());
+  for (size_t i = 0; i < c.step.size(); ++i) {
+    const double size = std::max(std::abs(c.a[i]), std::abs(c.b[i]));
+    const double relative = size > 0 ? std::abs(c.a[i] - c.b[i]) / size : 0;
+    if (relative > v.rates.most) v.rates.most = relative, v.rates.most_at = c.step[i];
+    if (relative > 1e-6 + a.rate_resolution + b.rate_resolution && v.rates.first_other == 0) v.rates.first_other = c.step[i];
+  }
+  if (v.rates.first_other > 0)
+    v.notes.push_back(fmt::format("The learning rates differ from step {} on, at most by {:.3g} % at step {}.",
+                                  v.rates.first_other, 100 * v.rates.most, v.rates.most_at));
 }
 
 std::string signed_text(double x) { return fmt::format("{:+.4g}", x); }
@@ -209,7 +235,7 @@ CurveVerdict judge_curves(const TrainingCurve& a, const TrainingCurve& b, const 
   v.steps = static_cast<int64_t>(c.step.size()), v.first = c.step.front(), v.last = c.step.back();
   v.compute = !o.compute.empty() ? o.compute : coarser(a.compute, b.compute);
   if (v.compute.empty()) v.compute = "bf16";
-  v.from_repeats = !repeats.empty();
+  v.from_repeats = !repeats.empty() || !o.band.empty();
   const double unit = unit_roundoff(v.compute), resolution = a.loss_resolution + b.loss_resolution;
   for (size_t i = 0; i < c.step.size() && (c.a[i] == c.b[i] || (std::isnan(c.a[i]) && std::isnan(c.b[i]))); ++i) ++v.exact;
   size_t at = 0;
@@ -227,7 +253,7 @@ CurveVerdict judge_curves(const TrainingCurve& a, const TrainingCurve& b, const 
     for (const int64_t step : curve->goes_back)
       v.notes.push_back(
           fmt::format("{} goes back to step {}: its earlier steps from there on are given up.", curve->name, step));
-  const Scatter scatter = scatter_of(b, repeats, kEarlySteps + 1);
+  const Scatter scatter = scatter_of(b, repeats, o.band, kEarlySteps + 1);
   for (size_t i = 0; i < late_begin; ++i) {
     const double difference = std::abs(c.a[i] - c.b[i]);
     if (!std::isfinite(difference)) continue;
@@ -247,6 +273,7 @@ CurveVerdict judge_curves(const TrainingCurve& a, const TrainingCurve& b, const 
       if (std::isfinite(n.a[i] - n.b[i]) && n.b[i] != 0) sum += std::abs(n.a[i] - n.b[i]) / std::abs(n.b[i]), ++count;
     if (count > 0) v.norm = sum / static_cast<double>(count);
   }
+  compare_rates(v, a, b);
   add_rules(v, c);
   return v;
 }
@@ -348,6 +375,10 @@ Json verdict_json(const CurveVerdict& v) {
                  {"in_band", v.late.in_band()}, {"centred", v.late.centred()},
                  {"level", v.late.level()},     {"noise_ratio", v.late.noise_ratio > 0 ? Json(v.late.noise_ratio) : Json()}};
   out["norm"] = v.norm ? Json(*v.norm) : Json();
+  out["rates"] = v.rates.steps == 0 ? Json()
+                                    : Json{{"steps", v.rates.steps},
+                                           {"most", v.rates.most},
+                                           {"first_other", v.rates.first_other > 0 ? Json(v.rates.first_other) : Json()}};
   out["not_finite"] = v.not_finite > 0 ? Json(v.not_finite) : Json();
   out["neither_finite"] =
       v.neither.steps > 0 ? Json{{"steps", v.neither.steps}, {"first", v.neither.first}, {"lost", v.neither.lost}} : Json();
@@ -383,6 +414,11 @@ std::vector<Chart> curve_charts(const TrainingCurve& a, const TrainingCurve& b, 
                    .x_label = "step",
                    .logarithmic = true,
                    .series = {series_of(a.name, a.norm), series_of(b.name, b.norm)}});
+  if (!a.rate.empty() && !b.rate.empty())
+    out.push_back({.title = "learning rate",
+                   .x_label = "step",
+                   .logarithmic = false,
+                   .series = {series_of(a.name, a.rate), series_of(b.name, b.rate)}});
   return out;
 }
 

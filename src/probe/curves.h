@@ -10,6 +10,8 @@
 // Further runs of b's side, with their own scatter, replace both widths: twice the envelope of their largest difference
 // up to a step, and twice their band.
 #pragma once
+#include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +26,8 @@ namespace ravine {
 struct CurveOptions {
   double limit = 0.03;  // largest smoothed difference of losses after step 50; unused if there are repeats of run b
   std::string compute;  // the compute type of the runs; "": the type that the curves name, else bf16
+  // Curves of equal standing, whose scatter among themselves gives the allowed differences (probe/curve_band.h).
+  std::vector<TrainingCurve> band;
 };
 
 // A limit that another program or guide sets for such a comparison, with the measured value. The rule is reported, but
@@ -53,14 +57,21 @@ struct CurveVerdict {
     double band = 0, most = 0;    // allowed and largest smoothed difference; `most` is signed, at step most_at
     int64_t most_at = 0;
     double mean = 0, error = 0;         // mean difference over the last third; half width of its 95 % interval
+    double centre = 0, slope = 0;       // of repeats among themselves: twice the largest |mean| and |drift|; 0: no repeats
     double drift = 0, drift_error = 0;  // rise of a fitted straight line; half width of its 95 % interval
     double noise_ratio = 0;             // mean |a - b| / mean |b - c|, where c are repeats of run b; 0: no repeats
     bool in_band() const { return std::abs(most) <= band; }
-    bool centred() const { return std::abs(mean) <= std::max(error, 0.1 * band); }
-    bool level() const { return std::abs(drift) <= std::max(drift_error, 0.2 * band); }
+    bool centred() const { return std::abs(mean) <= std::max({error, 0.1 * band, centre}); }
+    bool level() const { return std::abs(drift) <= std::max({drift_error, 0.2 * band, slope}); }
   } late;
   std::optional<double> norm;  // mean |a - b| / |b| of the gradient norms; limit 10 %
-  int64_t not_finite = 0;      // first step at which only one loss is finite; 0: none
+  // The learning rates, if both curves have them: number of steps, largest relative difference and its step, first step
+  // with a difference. Rates are reported, and do not change the verdict.
+  struct Rates {
+    int64_t steps = 0, most_at = 0, first_other = 0;
+    double most = 0;
+  } rates;
+  int64_t not_finite = 0;  // first step at which only one loss is finite; 0: none
   // The steps at which neither loss is finite: their number and the first. lost: true if they are the last steps, so
   // that both runs ended with such losses.
   struct Neither {
@@ -85,8 +96,8 @@ Json verdict_json(const CurveVerdict& verdict);
 // compute type of the runs; "": bf16.
 double loss_envelope(const std::string& compute, int64_t step);
 
-// Returns charts of a comparison: of the losses, of their difference with the allowed band around 0, and of the
-// gradient norms.
+// Returns charts of a comparison: losses, their difference with the allowed band around 0, gradient norms, and learning
+// rates. A chart is left out if a curve lacks its values.
 std::vector<Chart> curve_charts(const TrainingCurve& a, const TrainingCurve& b, const std::vector<TrainingCurve>& repeats,
                                 const CurveVerdict& verdict);
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "files/safetensors.h"
+#include "io/given_gradients.h"
 #include "io/slices.h"
 #include "kernels/backend.h"
 #include "model/vocabulary.h"
@@ -137,6 +138,33 @@ ReplayInput read_replay_input(const std::string& path, int rank, int ranks) {
       if (!(lr >= 0 && lr <= kMostRate))
         wrong(fmt::format("'lrs' holds {}", lr), fmt::format("a rate is at least 0 and at most {}", kMostRate), "mend it");
   }
+  return input;
+}
+
+ReplayInput read_replay_input(const std::string& path, const std::string& gradients, bool decay_all) {
+  const SafetensorsReader file(path);
+  ReplayInput input;
+  std::vector<GivenGradients::Wanted> wanted;
+  for (const TensorInfo& t : file.tensors()) {
+    if (t.name.starts_with("g.") || t.name == "lrs" || !is_float(t.dtype) || t.shape.count() == 0) continue;
+    const std::string name = t.name.starts_with("p.") ? t.name.substr(2) : t.name;
+    input.params.push_back({.name = name, .shape = t.shape, .values = numbers(file, t, 0, t.shape.count()), .grads = {}});
+    for (const double x : input.params.back().values)
+      if (!std::isfinite(x))
+        throw UserError(fmt::format("'{}' holds {}", t.name, x), path, "an update begins with numbers", "mend the file");
+    wanted.push_back({name, t.shape, decay_all || t.shape.rank() >= 2});
+  }
+  if (input.params.empty()) throw UserError("no parameters in the file", path, "it holds p.NAME or NAME", "add them");
+  const GivenGradients given(gradients, wanted);
+  input.steps = given.steps();
+  for (size_t i = 0; i < input.params.size(); ++i)
+    for (int64_t s = 0; s < input.steps; ++s) {
+      const std::vector<double> g = given.read(i, s);
+      input.params[i].grads.insert(input.params[i].grads.end(), g.begin(), g.end());
+    }
+  if (const TensorInfo* lrs = file.find("lrs"); lrs && is_float(lrs->dtype) && lrs->shape.count() >= input.steps)
+    input.lrs = numbers(file, *lrs, 0, input.steps);
+  input.paired = given.how();
   return input;
 }
 

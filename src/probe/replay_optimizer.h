@@ -25,11 +25,15 @@ struct ReplayInput {
   std::vector<ReplayParam> params;  // in the order of the file
   int64_t steps = 0;
   std::vector<double> lrs;  // learning rates by step; empty: the schedule of the config gives them
+  std::string paired;       // rule by which another program's gradients were paired; "": gradients of the file
 };
 
 // Reads a file of recorded parameters and gradients. rank: the rank whose gradients are read, from 0; ranks: their
 // number. A mistake in the file is a UserError that names file and tensor.
 ReplayInput read_replay_input(const std::string& path, int rank, int ranks);
+// Reads the parameters of such a file, p.NAME or NAME, and takes their gradients from another program's files
+// (io/given_gradients.h). Gradients in the file itself are not read. decay_all: all parameters decay.
+ReplayInput read_replay_input(const std::string& path, const std::string& gradients, bool decay_all);
 
 // A tensor of the result of replay_optimizer().
 struct ReplayTensor {

@@ -38,11 +38,11 @@ int64_t element_of(const ParamBox& box, int64_t i) {
 }  // namespace
 
 // Host work, before the first step.
-void move_parameters(WeightSource& store, DType unit) {
+void move_parameters(WeightSource& store, DType unit, uint64_t seed) {
   const double by = 2 * rounding_of(unit);
   for (const ParamBox& box : store.boxes()) {
     if (!box.view.data || !is_float(box.view.dtype)) continue;
-    const uint64_t key = philox_key(0, box.param->name);
+    const uint64_t key = philox_key(seed, box.param->name);
     visit_float(box.view.dtype, [&](auto zero) {
       using T = decltype(zero);
       for (int64_t r = 0, i = 0; r < box.view.rows(); ++r)

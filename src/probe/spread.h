@@ -28,8 +28,8 @@ namespace ravine {
 inline constexpr double kOfSpread = 8;
 
 // Moves each element of all parameters of a model up or down by a unit in the last place of the type `unit`. The factor
-// is 1 + epsilon or 1 - epsilon. Parameters in blocks of 4 bits are not changed.
-void move_parameters(WeightSource& store, DType unit);
+// is 1 + epsilon or 1 - epsilon. Parameters in blocks of 4 bits are not changed. seed: other seeds choose other signs.
+void move_parameters(WeightSource& store, DType unit, uint64_t seed = 0);
 
 // An observer that measures the spread of tensors of two dumps: how much they change if all parameters are moved by a
 // rounding. It observes a repeated run, then the same run with moved parameters.

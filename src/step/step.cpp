@@ -188,6 +188,8 @@ Communication communication_of(const Ranks& ranks) {
 
 StepEngine::~StepEngine() = default;
 
+bool StepEngine::optimizer_sends_other_data() const { return make_update_rule(config_.optimizer)->unreduced_from() > 0; }
+
 Verdict stop_unless_finite(double loss, double grad_norm) {
   return std::isfinite(loss) && std::isfinite(grad_norm) ? Verdict::apply : Verdict::stop;
 }
@@ -334,10 +336,11 @@ StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, 
     const std::vector<int64_t> zeros = gather_integers(p.ranks.all(), p.optimizer.zeros_in_grads());
     result.gradient_zeros = std::accumulate(zeros.begin(), zeros.end(), int64_t{0});
   }
+  const Given given = given_ ? given_(loss_scale) : Given::none;
   result.grad_norm = p.optimizer.grad_norm(c, p.ranks.all()) / loss_scale;
   result.verdict = decide(result.loss, result.grad_norm);
   if (result.verdict == Verdict::apply) {
-    p.optimizer.update(c, rates, result.grad_norm, before_unit, loss_scale);
+    p.optimizer.update(c, rates, given == Given::clipped ? 0 : result.grad_norm, before_unit, loss_scale);
     if (config_.moe.load_balance == LoadBalance::bias)
       correct_routers(p.store, result.routers, config_.moe.bias_update_rate, before_unit);
   }

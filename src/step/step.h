@@ -137,6 +137,14 @@ class StepEngine {
   // arena again.
   void rest() { arena_->forget(); }
 
+  // The gradients of a step that replace_gradients has replaced: none, or all, to be clipped or clipped already.
+  enum class Given : uint8_t { none, unclipped, clipped };
+  // Sets a function that is called in each step after the gradients are summed over all ranks, before their norm. The
+  // function may overwrite owned_grad() of the store with gradients times `loss_scale`.
+  void replace_gradients(std::function<Given(double loss_scale)> f) { given_ = std::move(f); }
+  // True if the update exchanges other data than gradients at some step (UpdateRule::unreduced_from).
+  bool optimizer_sends_other_data() const;
+
   // True if options of `c` need the gradient norm of each rank alone, before the sum over data ranks
   // (FlatGrads::watch_unreduced): log.local_norms, health.embedding_norm, or watches_norms(log).
   static bool wants_unreduced(const Config& c) {
@@ -196,6 +204,7 @@ class StepEngine {
   std::unique_ptr<Stage> stage_;
   std::vector<ExactSum> unreduced_squares_;  // of the gradients before reduction, by Param::index; empty: not needed
   double loss_scale_ = 1;                    // of the last step
+  std::function<Given(double)> given_;       // empty: gradients are the step's own
 };
 
 }  // namespace ravine

@@ -27,6 +27,7 @@ Trainer::Trainer(Config config, Backend backend, Log& log, World* world, RunStyl
       progress_(open_run(run_, backend)),
       abnormal_(path(kAbnormalFile)) {
   if (!run_.config().probe.inject.empty()) injection_ = std::make_unique<FaultInjection>(run_.config().probe.inject);
+  if (!run_.config().train.given_gradients.empty()) given_ = std::make_unique<GivenSteps>(run_);
 }
 
 void Trainer::run(StopToken& stop) {
@@ -323,6 +324,7 @@ UpdateRates Trainer::rates() const {
 StepResult Trainer::compute(StepBatches& batches, int64_t step, const UpdateRates& rates) {
   for (MicroBatch& m : batches.micro) references_.train.fill(m);
   if (injection_) injection_->begin_step(step);
+  if (given_) given_->begin_step(step);
   for (StepWatch* w : watches_) w->begin_step(step);
   const double scale = progress_.loss_scale ? progress_.loss_scale->scale() : 1;
   StepResult r = run_.engine->run(

@@ -15,6 +15,7 @@
 #include "runs/saves.h"
 #include "step/fault_injection.h"
 #include "step/traffic.h"
+#include "train/given_steps.h"
 #include "train/hooks.h"
 #include "train/reference.h"
 #include "train/run_style.h"
@@ -96,6 +97,7 @@ class Trainer : public RunView {
   Progress progress_;                          // the state of the run
   References references_;                      // for train.objective=dpo
   std::unique_ptr<FaultInjection> injection_;  // null: no faults
+  std::unique_ptr<GivenSteps> given_;          // null: gradients are the run's own
   std::vector<StepWatch*> watches_;
   std::unique_ptr<Saves> saves_;              // null until run() knows its first step
   std::vector<std::unique_ptr<Hook>> hooks_;  // in the order of their calls

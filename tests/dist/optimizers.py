@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from training import LAUNCH
+from training import LAUNCH, launch
+import given_gradients as given
 import ravine_run as r
 from ravine_run import check
 
@@ -159,6 +160,18 @@ def test_the_norm_of_ranks_that_see_the_same(folder):
         norms.append([m["grad_norm"] for m in r.metrics(folder / f"run{ranks}").values()])
     # The third step is the first behind the freeze, from the same weights.
     check(all(abs(a - b) <= 1e-5 * a for a, b in zip(norms[0][:3], norms[1][:3])), f"{norms}")
+
+
+def test_every_layout_takes_given_gradients(folder):
+    """train.given_gradients over data ranks with ZeRO, tensor ranks and stages: the weights of one rank."""
+    p = given.begin(folder)
+    names, g = given.order_of(folder / "start"), given.draw_gradients(p)
+    source = given.write_numbered(folder / "grads", names, p, g, 1)
+    wanted, norm = given.adamw(p, g, given.CLIP)
+    for name, layout in {"zero0": {"zero": 0}, "zero2": {"zero": 2}, "zero3": {"zero": 3}, "tensor": {"tensor": 2}, "stages": {"pipeline": 2}}.items():
+        _, got = given.train(folder, name, source, launch=lambda *words: launch(2, words), **{"train.micro_batch": 1, **{f"parallel.{k}": v for k, v in layout.items()}})
+        check(given.apart(got, wanted) < 2e-6, f"{name}: {given.apart(got, wanted)}")
+        check(abs(r.metrics(folder / name)[1]["grad_norm"] - norm) < 1e-5 * norm, name)
 
 
 if __name__ == "__main__":

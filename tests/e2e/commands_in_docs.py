@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import struct
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -222,6 +223,11 @@ def _difference(base, out):
     golden = ROOT / "tests" / "golden"
     shutil.copytree(golden / "msprobe" / "statistics", out / "dumps" / "msprobe")
     shutil.copytree(golden / "torch_trace" / "trace", out / "dumps" / "ravine")
+    (out / "grads").mkdir()
+    head = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }".ljust(117) + "\n"
+    (out / "grads" / "grad_1.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + struct.pack("<4f", 1, -1, 1, -1))
+    r.save_tensors(out / "weights.safetensors", {"p.w": ("F32", (2, 2), [0.5, 0.5, -0.5, -0.5])})
+    r.save_tensors(out / "after.safetensors", {"p.w": ("F32", (2, 2), [x * (1 - 1e-4) - y for x, y in ((0.5, 1e-3), (0.5, -1e-3), (-0.5, 1e-3), (-0.5, -1e-3))])})
     shutil.copy(ROOT / "examples" / "megatron" / "pretrain_llama.sh", out)
     losses = [6 * 0.99 ** t + 2 for t in range(1, 201)]
     for name in ("here", "there", "there-again", "there-once-more"):

@@ -229,7 +229,7 @@ OPTIONS = {
     "offload.optimizer": Text(choices=("none", "cpu", "disk"), with_=("offload.path=there",)), "offload.params": Text(choices=("none", "cpu", "disk"), with_=("offload.path=there",)), "offload.path": FREE,
     "offload.block_kb": Number(1, 2**20), "offload.queue_depth": Number(1, 4096), "offload.threads": Number(1, 256), "offload.buffers": Number(1, 1024), "offload.pin": Bool(),
     "log.every": Number(1, STEPS), "log.tensorboard": Bool(), "log.local_norms": Text(example="*"), "log.style": Text(choices=("ravine", "mindformers", "megatron")), "log.sink": Number(0, STEPS), "log.monitor": ListOf(Text(choices=("local_loss", "device_local_loss", "local_norm", "device_local_norm", "optimizer_state", "weight_state", "throughput", "drop_rate"))),
-    "log.monitor_every": Number(1, STEPS), "log.monitor_target": FREE, "log.baseline": real(1e-9, 1e12, zero=True), "log.tensorboard_dir": FREE, "log.tensorboard_every": Number(0, STEPS), "log.figures": ListOf(Text(choices=("weight_norm", "gradient_zeros", "tflops"))), "probe.inject": Records(), "probe.dump": Records(),
+    "log.monitor_every": Number(1, STEPS), "log.monitor_target": FREE, "log.baseline": real(1e-9, 1e12, zero=True), "log.tensorboard_dir": FREE, "log.tensorboard_every": Number(0, STEPS), "log.figures": ListOf(Text(choices=("weight_norm", "gradient_zeros", "tflops"))), "probe.inject": Records(), "probe.dump": Records(), "train.given_gradients": Records(),
     "health.skip_norm": real(1e-12, 1e12, zero=True), "health.stop_norm": real(1e-12, 1e12, zero=True), "health.stop_not_finite": Bool(), "health.skip_count": Number(0, 10**9, "health.skip_norm=1"), "health.embedding_norm": real(1e-12, 1e18, zero=True),
 }
 
@@ -292,6 +292,7 @@ FIELDS = {
                           "compute": ("{round: bf16, compute: VALUE}", Text(choices=("", *TYPES))),
                           "round": ("{compute: f32, round: VALUE}", Text(choices=("", "f32", "bf16", "f16"))),
                           "role": ("{round: bf16, role: VALUE}", Text(choices=("", "forward", "dx", "dw")))},
+    "train.given_gradients": {"path": ("{path: VALUE}", NAME), "when": ("{path: x, when: VALUE}", Text(choices=("before_clip", "after_clip")))},
     "probe.inject": {"step": ("{step: VALUE}", Number(1, STEPS)), "path": ("{path: VALUE}", NAME), "op": ("{op: VALUE}", NAME),
                      "phase": ("{phase: VALUE}", Text(choices=("forward", "recompute", "backward", "update"))), "tensor": ("{tensor: VALUE}", NAME),
                      "value": ("{value: VALUE}", Text(choices=("nan", "inf", "-inf", "bad_alloc"))), "element": ("{element: VALUE}", Number(0, 10**15))},
@@ -362,14 +363,17 @@ FLAGS = {
                 "vocab-size": Number(0, 2**30), "resize-vocab": Number(0, 2**30), "experts": Text(choices=("grouped", "sequential")), "upcycle": Text(filled=True), "dry-run": Bool(), "allow-unknown": Bool(), **THREADS},
     "merge-lora": {"model": FREE, "adapter": FREE, "base": Text(choices=("", "bf16", "nf4")), "output": NAME, "dtype": Text(choices=("", "f32", "bf16", "f16")), **THREADS},
     "trace": {"model": FREE, "adapter": FREE, "input": FREE, "out": NAME, "overwrite": Bool(), "backward": Bool(), **COMPUTE},
-    "replay optimizer": {"input": FREE, "out": NAME, "overwrite": Bool(), **COMPUTE},
+    "replay optimizer": {"input": FREE, "out": NAME, "overwrite": Bool(), "identify": Bool(), "after": FREE, "json": Bool(), "gradients": FREE, "when": Text(choices=("before_clip", "after_clip")), **COMPUTE},
     "diff": {"only": FREE, "all": Bool(), **JSON}, "compare": {"report": NAME, "overwrite": Bool(), "from": NAME, "run": FREE, **JSON, **COMPUTE},
-    "curves": {"limit": real(1e-9, 1e6), "compute": Text(choices=("", "f32", "bf16", "f16", "f64")), "suggest-threshold": Bool(), "svg": NAME, "overwrite": Bool(), **JSON},
+    "curves": {"band": FREE, "limit": real(1e-9, 1e6), "compute": Text(choices=("", "f32", "bf16", "f16", "f64")), "suggest-threshold": Bool(), "svg": NAME, "overwrite": Bool(), **JSON},
     "dump": {"from": FREE, "step": Number(0, STEPS), "out": NAME, "run": FREE, "steps": FREE, "ranks": ListOf(Number(0, RANKS)), "paths": ListOf(NAME),
              "phases": ListOf(Text(choices=("forward", "backward", "update"))), "what": Text(choices=("checksum", "statistics", "tensors")),
              "io": Text(choices=("both", "input", "output")), "limit-mb": Number(0, 10**9), **COMPUTE},
     "bench machine": {**JSON, **THREADS}, "bench messages": {**JSON},
     "bench train": BENCH, "bench prefill": SPEED, "bench decode": SPEED,
+    "check step": {"compute": Text(choices=("", "f32", "bf16", "f16", "f64")), **JSON},
+    "check lr0": {"model": FREE, "steps": Number(1, STEPS), "against": FREE, "loss-limit": real(1e-12, 1e6), "norm-limit": real(1e-12, 1e9), "out": NAME, "overwrite": Bool(), **JSON, **COMPUTE},
+    "check baseline": {"model": FREE, "perturb": Bool(), "runs": Number(2, 100), "steps": Number(0, STEPS), "against": FREE, "out": NAME, "overwrite": Bool(), **JSON, **COMPUTE},
     "check determinism": {"model": FREE, "steps": Number(1, 10**6), "inject": FREE, **JSON, **COMPUTE},
     "check layouts": {"model": FREE, "steps": Number(1, 10**6), "inject": Text(choices=("", "sum", "cut", "mask")), **JSON, **COMPUTE},
     "config": {"model": FREE, "list": Bool(), "explain": FREE, "markdown": Bool(), "to": Text(choices=("", "megatron", "deepspeed"))},
@@ -415,7 +419,7 @@ def commands_there(prefix=()):
     if prefix and "\nActions:\n" not in text:
         return [" ".join(prefix)]
     listed = text.split("\nActions:\n" if prefix else "\nUsage:", 1)[1]
-    return [name for word in re.findall(r"^  ([a-z-]+) {2,}", listed, re.M) for name in commands_there((*prefix, word))]
+    return [name for word in re.findall(r"^  ([a-z0-9-]+) {2,}", listed, re.M) for name in commands_there((*prefix, word))]
 
 
 def flags_there(command):
