@@ -19,8 +19,8 @@ struct BisectSide {
 };
 
 struct BisectOptions {
-  // steps: the most steps to train and compare. folder: an empty folder for trained runs and dumps. say: takes a line on
-  // each stage of the search.
+  // steps: the most steps to train and compare. folder: an empty folder for trained runs and dumps. say: takes a line
+  // for each stage of the search.
   int64_t steps = 10;
   std::string folder;
   std::function<void(const std::string&)> say = [](const std::string&) {};
