@@ -36,7 +36,7 @@ DialectTable megatron_running_table(const DialectTable& own) {
       const bool shape = row.option == "model.config";
       row.status = KeyStatus::inert;
       row.option.clear(), row.copied = false;
-      row.reason = shape ? "the config.json of the model says it" : "only training has a use of it";
+      row.reason = shape ? kModelSaysIt : "only training has a use of it";
     } else if (row.status == KeyStatus::inert && !speaks_to_all(row.key) &&
                std::any_of(training.begin(), training.end(), [&](const DialectKey& r) { return r.key == row.key; })) {
       row.reason = "only training has a use of it";
