@@ -67,19 +67,19 @@ int run(int rounds, int64_t tokens) {
     const Kernel<Matmul>& entry = kernels.of<Matmul>();
     Storage workspace(DeviceKind::cpu, entry.workspace(x, thread_count()));
     entry.run(x, workspace.data());
-    std::vector<double> rates, ratios, beside;
+    std::vector<double> rates, ratios, loop_rates;
     for (int i = 0; i < rounds; ++i) {
       const double before = loop_rate(), t = now();
       entry.run(x, workspace.data());
       const double rate = x.flops() / (now() - t), loop = (before + loop_rate()) / 2;
-      rates.push_back(rate), ratios.push_back(rate / loop), beside.push_back(loop);
+      rates.push_back(rate), ratios.push_back(rate / loop), loop_rates.push_back(loop);
     }
-    loops.insert(loops.end(), beside.begin(), beside.end());
+    loops.insert(loops.end(), loop_rates.begin(), loop_rates.end());
     std::sort(ratios.begin(), ratios.end());
     const double middle = ratios[ratios.size() / 2];
     std::printf("%-24s %8.1f %8.1f %8.1f   %.3f  %.3f %.3f\n", name.c_str(), median(rates) / 1e9,
-                *std::max_element(rates.begin(), rates.end()) / 1e9, median(beside) / 1e9, middle, ratios[ratios.size() / 4],
-                ratios[ratios.size() * 3 / 4]);
+                *std::max_element(rates.begin(), rates.end()) / 1e9, median(loop_rates) / 1e9, middle,
+                ratios[ratios.size() / 4], ratios[ratios.size() * 3 / 4]);
     std::fflush(stdout);
     flops += x.flops(), seconds += x.flops() / middle;
   };

@@ -8,7 +8,7 @@
 #include "base/cut_text.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "runs/run_places.h"
+#include "runs/run_paths.h"
 
 namespace ravine {
 namespace {
@@ -28,8 +28,8 @@ void check_name(const std::string& name, const std::string& given) {
 
 }  // namespace
 
-MeantAdapters model_and_adapters_meant_by(const std::string& model, const std::vector<std::string>& given) {
-  MeantAdapters out;
+ResolvedAdapters resolve_model_and_adapters(const std::string& model, const std::vector<std::string>& given) {
+  ResolvedAdapters out;
   std::set<std::string> names;
   for (const std::string& text : given) {
     NamedPath one = named_path(text);
@@ -47,19 +47,19 @@ MeantAdapters model_and_adapters_meant_by(const std::string& model, const std::v
                       fmt::format("write --adapter {}=DIR", one.name));
     out.adapters.push_back(std::move(one));
   }
-  const MeantModel meant = model_and_adapter_meant_by(model, out.adapters.empty() ? "" : out.adapters[0].path);
-  out.model = meant.model;
-  if (out.adapters.empty() && !meant.adapter.empty()) out.adapters.push_back({});
-  if (!out.adapters.empty()) out.adapters[0].path = meant.adapter;
-  for (size_t i = 1; i < out.adapters.size(); ++i) out.adapters[i].path = adapter_meant_by(out.adapters[i].path, "--adapter");
+  const ResolvedPaths resolved = resolve_model_and_adapter(model, out.adapters.empty() ? "" : out.adapters[0].path);
+  out.model = resolved.model;
+  if (out.adapters.empty() && !resolved.adapter.empty()) out.adapters.push_back({});
+  if (!out.adapters.empty()) out.adapters[0].path = resolved.adapter;
+  for (size_t i = 1; i < out.adapters.size(); ++i) out.adapters[i].path = resolve_adapter(out.adapters[i].path, "--adapter");
   return out;
 }
 
-std::string one_adapter(const MeantAdapters& meant, const std::string& command) {
-  if (meant.adapters.size() > 1)
-    throw UserError(fmt::format("{} adapters", meant.adapters.size()), "--adapter",
+std::string one_adapter(const ResolvedAdapters& resolved, const std::string& command) {
+  if (resolved.adapters.size() > 1)
+    throw UserError(fmt::format("{} adapters", resolved.adapters.size()), "--adapter",
                     fmt::format("{} runs one model with at most one adapter", command), "give one --adapter");
-  return meant.adapters.empty() ? "" : meant.adapters[0].path;
+  return resolved.adapters.empty() ? "" : resolved.adapters[0].path;
 }
 
 }  // namespace ravine

@@ -18,7 +18,7 @@
 #include "plan/messages.h"
 #include "plan/step_share.h"
 #include "runs/adapter.h"
-#include "runs/run_places.h"
+#include "runs/run_paths.h"
 #include "step/arithmetic.h"
 #include "step/profile.h"
 #include "step/step.h"
@@ -40,8 +40,8 @@ int run_machine(MachineFlags& flags, Config&) {
   MachinePeaks p = machine_peaks(Peaks::all, true);
   const double share = measure_step_share(p);
   const CpuArithmetic known = cpu_arithmetic(cpu_id());
-  if (const std::string trouble = keep_step_share(share); !trouble.empty())
-    say(fmt::format("warning: these are not kept, and plans and figures measure again: {}", trouble));
+  if (const std::string problem = keep_step_share(share); !problem.empty())
+    print_stderr(fmt::format("warning: these are not kept, and plans and figures measure again: {}", problem));
   if (flags.json) {
     Json j{{"cpu", cpu_name()},
            {"instruction_set", cpu_instruction_set()},
@@ -92,8 +92,9 @@ int run_messages(MessagesFlags& flags, Config&) {
     MessageRates rates = measure_messages(world->all());
     if (world->rank() != 0) return;
     if (world->local_size() == world->size()) {  // on one machine: the rates that plan uses
-      const std::string trouble = keep_message_rates(rates);
-      if (!trouble.empty()) say(fmt::format("warning: these are not kept, and plan does not know of them: {}", trouble));
+      const std::string problem = keep_message_rates(rates);
+      if (!problem.empty())
+        print_stderr(fmt::format("warning: these are not kept, and plan does not know of them: {}", problem));
     }
     if (flags.json) return fmt::print("{}\n", rates.json().dump(-1, ' ', true, Json::error_handler_t::replace));
     fmt::print(
@@ -113,7 +114,7 @@ int run_messages(MessagesFlags& flags, Config&) {
 // is true if every counted FLOP is computed.
 double share_of(double& peak, DType compute, double reached, bool whole) {
   if (reached > peak && whole) {
-    say(fmt::format(
+    print_stderr(fmt::format(
         "peak     {:.0f} GFLOP/s were reached, more than the {:.0f} measured as this machine's peak: they count as the peak from now on",
         reached * 1e-9, peak * 1e-9));
     raise_peak(compute, reached);
@@ -160,7 +161,7 @@ void keep_timeline(const Flags& flags) {
 int run_bench_train(BenchFlags& flags, Config& config) {
   check_batch(flags.micro_batch, flags.length);
   keep_timeline(flags);
-  flags.model = model_meant_by(flags.model, "--model");
+  flags.model = resolve_model(flags.model, "--model");
   if (!flags.model.ends_with(".json")) check_model_folder(flags.model, "--model");
   std::unique_ptr<Model> model = open_stored_model(flags.model);
   config.model.path = flags.model;  // the base model of an adapter
@@ -170,7 +171,8 @@ int run_bench_train(BenchFlags& flags, Config& config) {
   const Kernels kernels = backend_kernels(flags.common.backend, arithmetic.products);
   const Types types = Types::of(compute, config.precision.gradients);
   const StepShape shape{.rows = flags.micro_batch, .columns = flags.length};
-  choose_recompute(config, [&](const Config& way) { return StepEngine(*model, way, types, kernels, shape).memory().total(); });
+  choose_recompute(
+      config, [&](const Config& candidate) { return StepEngine(*model, candidate, types, kernels, shape).memory().total(); });
   StepEngine engine(*model, config, types, kernels, shape);
   MachinePeaks peaks = machine_peaks(flags.profile ? Peaks::all : Peaks::arithmetic);
   double peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
@@ -248,7 +250,7 @@ int run_bench_inference(InferenceFlags& flags, Config& config, bool decode) {
   keep_timeline(flags);
   const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id()));
   const DType compute = arithmetic.compute;
-  flags.model = model_meant_by(flags.model, "--model");
+  flags.model = resolve_model(flags.model, "--model");
   if (!flags.model.ends_with(".json")) check_model_folder(flags.model, "--model");
   LoadedModel loaded = load_random_model(flags.model, compute, flags.common.backend, arithmetic.products);
   Profile profile(!flags.timeline.empty());

@@ -32,7 +32,7 @@ void print_json(const Json& j) { fmt::print("{}\n", j.dump(-1, ' ', true, Json::
 
 int run_bisect(BisectFlags& flags, Config&) {
   const bool features = flags.words[0] == "features";
-  const auto say = [&](const std::string& line) {
+  const auto print_stderr = [&](const std::string& line) {
     if (flags.json) return;
     fmt::print("{}\n", escaped(line));
     std::fflush(stdout);
@@ -49,8 +49,8 @@ int run_bisect(BisectFlags& flags, Config&) {
                                          .program = this_program(),
                                          .folder = folder.path(),
                                          .reference = flags.reference,
-                                         .say = say});
-    flags.json ? print_json(feature_bisection_json(found)) : say(found.text());
+                                         .print_stderr = print_stderr});
+    flags.json ? print_json(feature_bisection_json(found)) : print_stderr(found.text());
     return found.agrees() ? 0 : 1;
   }
   if (!flags.reference.empty())
@@ -64,8 +64,8 @@ int run_bisect(BisectFlags& flags, Config&) {
   const std::string program = this_program();
   const Bisection found =
       bisect({flags.words[0], program}, {flags.words[1], flags.other_build.empty() ? program : flags.other_build},
-             {.steps = flags.steps > 0 ? flags.steps : 10, .folder = folder.path(), .say = say});
-  flags.json ? print_json(bisection_json(found)) : say(found.text());
+             {.steps = flags.steps > 0 ? flags.steps : 10, .folder = folder.path(), .print_stderr = print_stderr});
+  flags.json ? print_json(bisection_json(found)) : print_stderr(found.text());
   return found.agrees ? 0 : 1;
 }
 

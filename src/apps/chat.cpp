@@ -11,7 +11,7 @@
 #include "apps/adapters.h"
 #include "apps/commands.h"
 #include "apps/model_job.h"
-#include "apps/named_models.h"
+#include "apps/named_prompt_models.h"
 #include "apps/sampling_flags.h"
 #include "apps/turns.h"
 #include "base/json.h"
@@ -62,21 +62,21 @@ constexpr const char* kChatHelp =
 // Ctrl-C ends an answer; a second one during the same answer ends the program. At the prompt of a terminal, a second
 // one within two seconds ends the program: the first may be meant for an answer.
 // Global: a signal handler has no other access.
-std::atomic<bool> answering{false}, interrupted{false}, asks_twice{false};
+std::atomic<bool> answering{false}, interrupted{false}, second_interrupt{false};
 std::atomic<int64_t> last_interrupt{-1000};  // time of the last Ctrl-C at the prompt, in milliseconds
 
 void end_by_interrupt(bool terminal) {
   constexpr int64_t kTwice = 2000;
-  asks_twice = terminal;
+  second_interrupt = terminal;
   struct sigaction action {};
   action.sa_handler = [](int) {
     if (answering && !interrupted.exchange(true)) return;
     timespec now{};
     ::clock_gettime(CLOCK_MONOTONIC, &now);
     const int64_t at = now.tv_sec * 1000 + now.tv_nsec / 1000000;
-    if (answering || !asks_twice || at - last_interrupt.exchange(at) <= kTwice) ::_exit(130);
-    constexpr char kTold[] = "\nCtrl-C once more ends the conversation, /quit does too\n";
-    static_cast<void>(!::write(STDERR_FILENO, kTold, sizeof kTold - 1));
+    if (answering || !second_interrupt || at - last_interrupt.exchange(at) <= kTwice) ::_exit(130);
+    constexpr char kInterruptHint[] = "\nCtrl-C once more ends the conversation, /quit does too\n";
+    static_cast<void>(!::write(STDERR_FILENO, kInterruptHint, sizeof kInterruptHint - 1));
   };
   ::sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
@@ -110,11 +110,12 @@ void save_messages(const std::string& file, const Json& messages, bool overwrite
   write_file_atomic(file, messages.dump(1) + "\n");
 }
 
-class Talk {
+class ChatSession {
  public:
   // label: the label of an answer, in a conversation in ModelLink's format; "": a conversation in Ravine's.
-  Talk(const NamedModel& named, ChatPrompt& chat, GenerateOptions options, std::vector<std::string> stops, std::string label)
-      : voice_(named), chat_(chat), options_(std::move(options)), stops_(std::move(stops)), label_(std::move(label)) {
+  ChatSession(const NamedPromptModel& named, ChatPrompt& chat, GenerateOptions options, std::vector<std::string> stops,
+              std::string label)
+      : prompt_model_(named), chat_(chat), options_(std::move(options)), stops_(std::move(stops)), label_(std::move(label)) {
     if (positions() > 0)
       options_.max_length = options_.max_length > 0 ? std::min(options_.max_length, positions()) : positions();
   }
@@ -132,7 +133,7 @@ class Talk {
   }
 
  private:
-  int64_t positions() const { return voice_.loaded->model->facts().max_positions; }
+  int64_t positions() const { return prompt_model_.loaded->model->facts().max_positions; }
 
   bool turn_of_modellink(const std::string& line) {
     const size_t first = line.find_first_not_of(" \t");
@@ -156,7 +157,7 @@ class Talk {
     const bool overwrite = text.substr(0, end) == kOverwrite;
     if (word == "/quit" || word == "/exit") return false;
     if (word == "/help")
-      say(kChatHelp);
+      print_stderr(kChatHelp);
     else if (word == "/reset")
       chat_.begin_again();
     else if (word == "/system")
@@ -175,7 +176,7 @@ class Talk {
   // Returns the ids of the conversation with this question. If the model has too few positions, the oldest turns are
   // left out.
   std::vector<int32_t> prompt_of(const std::string& question) {
-    std::vector<int32_t> prompt = chat_.ask(question);
+    std::vector<int32_t> prompt = chat_.add_question(question);
     if (positions() == 0) return prompt;
     // Least number of tokens for an answer.
     const int64_t room = std::min(options_.max_new_tokens, std::max<int64_t>(1, positions() / 4));
@@ -183,8 +184,8 @@ class Talk {
     for (; static_cast<int64_t>(prompt.size()) + room > positions() && chat_.forget_oldest(); ++left_out)
       prompt = chat_.ids_of(chat_.messages());
     if (left_out > 0)
-      say(fmt::format("note: the conversation is longer than the model's {} positions: its {} are left out", positions(),
-                      left_out == 1 ? "oldest turn" : fmt::format("oldest {} turns", left_out)));
+      print_stderr(fmt::format("note: the conversation is longer than the model's {} positions: its {} are left out",
+                               positions(), left_out == 1 ? "oldest turn" : fmt::format("oldest {} turns", left_out)));
     return prompt;
   }
 
@@ -192,8 +193,8 @@ class Talk {
     const Json before = chat_.messages();
     try {
       const std::vector<int32_t> prompt = prompt_of(question);
-      check_prompts({prompt}, voice_.loaded->model->facts(), options_, "the conversation");
-      chat_.answered(say_answer(prompt));
+      check_prompts({prompt}, prompt_model_.loaded->model->facts(), options_, "the conversation");
+      chat_.answered(print_answer(prompt));
     } catch (const Error&) {
       chat_.set_messages(before);
       throw;
@@ -201,8 +202,8 @@ class Talk {
     ++options_.seed;  // other random numbers in the next turn
   }
 
-  std::string say_answer(const std::vector<int32_t>& prompt) {
-    AnswerText text(*voice_.tokenizer, prompt, stops_);
+  std::string print_answer(const std::vector<int32_t>& prompt) {
+    AnswerText text(*prompt_model_.tokenizer, prompt, stops_);
     std::string all;
     auto show = [&](const std::string& piece) {
       all += piece;
@@ -216,7 +217,7 @@ class Talk {
       GenerateEvents events;
       events.stop = [] { return interrupted.load(); };
       events.token = [&](size_t, int32_t id) { return show(text.next(id)), !text.stopped(); };
-      generate(*voice_.loaded, {prompt}, options_, events, "the conversation");
+      generate(*prompt_model_.loaded, {prompt}, options_, events, "the conversation");
     }
     show(text.finish());
     std::fputc('\n', stdout);
@@ -224,7 +225,7 @@ class Talk {
     return all;
   }
 
-  const NamedModel& voice_;
+  const NamedPromptModel& prompt_model_;
   ChatPrompt& chat_;
   GenerateOptions options_;
   std::vector<std::string> stops_;
@@ -234,17 +235,17 @@ class Talk {
 
 int run_chat(ChatFlags& flags, Config& config) {
   end_by_interrupt(::isatty(STDIN_FILENO) == 1);
-  const MeantAdapters meant = model_and_adapters_meant_by(config.model.path, flags.adapter);
-  one_adapter(meant, "chat");
-  config.model.path = flags.model = meant.model;
+  const ResolvedAdapters resolved = resolve_model_and_adapters(config.model.path, flags.adapter);
+  one_adapter(resolved, "chat");
+  config.model.path = flags.model = resolved.model;
   check_model_folder(config.model.path, "--model");
-  NamedModels named_models(config.model, meant.adapters, flags.chat_template, {true, flags.system});
+  NamedPromptModels named_models(config.model, resolved.adapters, flags.chat_template, {true, flags.system});
   const size_t of = named_models.only();
   ChatPrompt& chat = named_models.chat(of);
   const LoadedModel loaded = open_model_job(nullptr, config.model.path, config, flags.common.backend, OpenFor::running,
                                             describe(flags), named_models[0].adapter);
   named_models.open(loaded);
-  const NamedModel& named = named_models[of];
+  const NamedPromptModel& named = named_models[of];
   SamplingFlags sampling = flags.sampling;
   sampling.sample = sampling.sample || (named.defaults.sample && sampling.temperature != std::vector<double>{0});
   GenerateOptions options = sampling_options(sampling, named.loaded->model->facts(), named.defaults, 0);
@@ -260,17 +261,17 @@ int run_chat(ChatFlags& flags, Config& config) {
 
   Turns turns("You >> ");
   if (turns.terminal() && flags.modellink.empty())
-    say("each line is a turn; /help tells more, /quit or Ctrl-D ends the conversation");
-  Talk talk(named, chat, std::move(options), stop_texts(sampling, named.defaults), flags.modellink);
+    print_stderr("each line is a turn; /help tells more, /quit or Ctrl-D ends the conversation");
+  ChatSession session(named, chat, std::move(options), stop_texts(sampling, named.defaults), flags.modellink);
   for (bool on = true; on;) {
     try {
       const std::optional<std::string> line = turns.next();
-      on = line && talk.turn(*line);
+      on = line && session.turn(*line);
     } catch (const Stopped&) {
       throw;
     } catch (const Error& e) {  // the conversation continues
       if (std::ferror(stdin)) throw;
-      say(escaped(fmt::format("error: {}", e.what())));
+      print_stderr(escaped(fmt::format("error: {}", e.what())));
     }
   }
   return 0;

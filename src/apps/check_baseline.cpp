@@ -9,7 +9,7 @@
 #include "probe/curve_band.h"
 #include "probe/curves.h"
 #include "runs/open.h"
-#include "runs/run_places.h"
+#include "runs/run_paths.h"
 
 namespace ravine {
 namespace {
@@ -100,11 +100,11 @@ int run_baseline(BaselineFlags& flags, Config& config) {
     if (!flags.against.empty()) {
       CurveOptions options;
       options.band = runs;
-      v = judge_curves(read_training_curve(run_meant_by(flags.against)), runs[0], {}, options);
+      v = judge_curves(read_training_curve(resolve_run(flags.against)), runs[0], {}, options);
       agrees = v->agrees();
     }
     report(flags, band, runs, v ? &*v : nullptr);
-    if (!flags.out.empty()) say("saved    " + escaped(flags.out));
+    if (!flags.out.empty()) print_stderr("saved    " + escaped(flags.out));
   });
   return status != 0 ? status : agrees ? 0 : 1;
 }

@@ -71,7 +71,7 @@ void save_rates(const ConfigFlags& flags, const Side& a, const Side& b) {
   if (chart.series.empty())
     throw UserError("no learning rates to draw", "--svg", "a side must tell its number of steps", "give --samples");
   write_file_atomic(flags.picture, svg_page({chart}), may_overwrite(flags.overwrite));
-  say("saved    " + escaped(flags.picture));
+  print_stderr("saved    " + escaped(flags.picture));
 }
 
 int run_config(ConfigFlags& flags, Config&) {

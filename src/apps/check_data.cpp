@@ -53,8 +53,8 @@ int run_data(DataFlags& flags, Config&) {
     }
     for (const int64_t i : drawn_rows(source.tokens->rows(), flags.samples, static_cast<uint64_t>(flags.seed))) {
       const std::string text = shown_ids(source.tokens->row(i).ids, source.tokenizer.get());
-      shown.push_back({{"row", i}, {"place", source.tokens->place(i)}, {"text", text}});
-      if (!flags.json) fmt::print("row {:<8} {}\n    {}\n", i, escaped(source.tokens->place(i)), text);
+      shown.push_back({{"row", i}, {"place", source.tokens->location(i)}, {"text", text}});
+      if (!flags.json) fmt::print("row {:<8} {}\n    {}\n", i, escaped(source.tokens->location(i)), text);
     }
     sources.push_back(
         {{"path", path}, {"kind", source.kind}, {"rows", source.tokens->rows()}, {"checks", findings}, {"samples", shown}});

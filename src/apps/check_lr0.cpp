@@ -8,7 +8,7 @@
 #include "files/atomic.h"
 #include "probe/curve_band.h"
 #include "runs/open.h"
-#include "runs/run_places.h"
+#include "runs/run_paths.h"
 
 namespace ravine {
 namespace {
@@ -38,7 +38,7 @@ int run_lr0(Lr0Flags& flags, Config& config) {
   refuse_without_model(config);
   if (!flags.out.empty()) refuse_existing_file(flags.out, flags.overwrite);
   std::vector<TrainingCurve> curves(1);
-  if (!flags.against.empty()) curves.push_back(read_training_curve(run_meant_by(flags.against)));
+  if (!flags.against.empty()) curves.push_back(read_training_curve(resolve_run(flags.against)));
   const int64_t steps = std::min(flags.steps, config.train.steps);
   const Config frozen = without_updates(config);
   RankJob job(config.parallel, config.train.threads);
@@ -64,7 +64,7 @@ int run_lr0(Lr0Flags& flags, Config& config) {
       else
         fmt::print("verdict  {}\n", v.text(flags.limits));
     }
-    if (!flags.out.empty()) say("saved    " + escaped(flags.out));
+    if (!flags.out.empty()) print_stderr("saved    " + escaped(flags.out));
   });
   return status != 0 ? status : agrees ? 0 : 1;
 }

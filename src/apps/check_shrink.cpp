@@ -14,7 +14,7 @@
 #include "files/atomic.h"
 #include "io/convert/convert.h"
 #include "probe/curves.h"
-#include "runs/run_places.h"
+#include "runs/run_paths.h"
 
 namespace ravine {
 namespace {
@@ -95,9 +95,10 @@ int compare_with(const ShrinkFlags& flags, const std::string& file) {
   Config config = load_config(file);
   if (const int status = run_training(config, flags.common.backend); status != 0) return status;
   const TrainingCurve ours = read_training_curve(config.train.output),
-                      theirs = read_training_curve(run_meant_by(flags.reference));
+                      theirs = read_training_curve(resolve_run(flags.reference));
   const CurveVerdict verdict = judge_curves(ours, theirs, {}, {});
-  say(fmt::format("symptom  {}: {}",
+  print_stderr(
+      fmt::format("symptom  {}: {}",
                   verdict.agrees() ? "it no longer shows; put layers or features back" : "it still shows in the reduced case",
                   verdict.text()));
   return verdict.agrees() ? 0 : 1;
@@ -118,24 +119,26 @@ int run_shrink(ShrinkFlags& flags, Config&) {
   OtherSide other = other_side(side, reduced, flags.out);
   if (stored) {
     const int64_t count = write_first_layers(weights, side.model, reduced, reduced.config.model.tokenizer, folder);
-    say(fmt::format("weights  {}: {} tensors of the first {}", escaped(folder), count, counted(flags.layers, "layer")));
+    print_stderr(
+        fmt::format("weights  {}: {} tensors of the first {}", escaped(folder), count, counted(flags.layers, "layer")));
     reduced.config.model.config.clear(), reduced.config.model.path = folder;
     if (!other.weights.empty()) {
       ConvertOptions o{.input = folder,
                        .output = other.weights,
                        .to = side.program == Program::mindformers ? ConvertTarget::mindformers : ConvertTarget::megatron_mcore};
       convert_weights(o, [](int64_t, int64_t) {});
-      say("weights  " + escaped(other.weights));
+      print_stderr("weights  " + escaped(other.weights));
     }
   } else if (!weights.empty()) {
-    say(fmt::format("notice: the weights {} are not here: the reduced case draws its own", escaped(weights)));
+    print_stderr(fmt::format("notice: the weights {} are not here: the reduced case draws its own", escaped(weights)));
   }
   const std::string file = (fs::path(flags.out) / "run.yaml").string();
   write_file_atomic(file, to_yaml(reduced.config));
   write_file_atomic(other.file, other.text);
   write_file_atomic((fs::path(flags.out) / "README.md").string(), readme(flags, reduced, other, stored));
-  for (const std::string& change : reduced.changes) say("changed  " + escaped(change));
-  say(fmt::format("saved    {}: run.yaml, {}, README.md", escaped(flags.out), fs::path(other.file).filename().string()));
+  for (const std::string& change : reduced.changes) print_stderr("changed  " + escaped(change));
+  print_stderr(
+      fmt::format("saved    {}: run.yaml, {}, README.md", escaped(flags.out), fs::path(other.file).filename().string()));
   return flags.reference.empty() ? 0 : compare_with(flags, file);
 }
 

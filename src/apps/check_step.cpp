@@ -1,7 +1,7 @@
 #include "apps/check.h"
 #include "base/text.h"
 #include "checks/first_steps.h"
-#include "runs/run_places.h"
+#include "runs/run_paths.h"
 
 namespace ravine {
 namespace {
@@ -22,7 +22,7 @@ struct StepFlags {
 };
 
 int run_step(StepFlags& flags, Config&) {
-  FirstSteps a = read_first_steps(run_meant_by(flags.sides[0])), b = read_first_steps(run_meant_by(flags.sides[1]));
+  FirstSteps a = read_first_steps(resolve_run(flags.sides[0])), b = read_first_steps(resolve_run(flags.sides[1]));
   if (a.name == b.name) a.name = flags.sides[0], b.name = flags.sides[1];
   const PhaseVerdict v = judge_first_steps(std::move(a), std::move(b), flags.compute);
   if (flags.json)

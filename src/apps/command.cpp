@@ -118,9 +118,9 @@ void keep_inputs(const std::vector<Option>& flags, const CommandSpec& spec, Conf
     for (Option& o : s.options)
       if (takes(spec, o)) read.push_back(std::move(o));
   std::vector<std::pair<std::string, std::string>> files;
-  for (const auto& [key, place] : config.sources)
-    if (const size_t colon = place.rfind(':'); colon != std::string::npos)
-      files.emplace_back("--config", place.substr(0, colon));
+  for (const auto& [key, source] : config.sources)
+    if (const size_t colon = source.rfind(':'); colon != std::string::npos)
+      files.emplace_back("--config", source.substr(0, colon));
   for (const auto& [to, out] : paths_of(flags, Rule::Path::writes))
     if (const std::string run = run_that_owns(out); !run.empty())
       throw UserError(fmt::format("{} is a file of a run", to), out,
@@ -143,31 +143,31 @@ bool is_there(const std::filesystem::path& path) {
 // another folder, or the folder was moved with its config.
 void refuse_misplaced(const CommandSpec& spec, Config& config) {
   namespace fs = std::filesystem;
-  auto look = [&](const std::string& name, const std::string& place, const std::string& text) {
-    const fs::path path = text, beside = fs::path(place.substr(0, place.rfind(':'))).parent_path();
+  auto look = [&](const std::string& name, const std::string& source, const std::string& text) {
+    const fs::path path = text, config_folder = fs::path(source.substr(0, source.rfind(':'))).parent_path();
     if (text.empty() || is_there(path)) return;
-    if (path.is_relative() && !beside.empty() && is_there(beside / path))
-      throw UserError("no such file or folder", fmt::format("{}: {}={}", place, name, text),
+    if (path.is_relative() && !config_folder.empty() && is_there(config_folder / path))
+      throw UserError("no such file or folder", fmt::format("{}: {}={}", source, name, text),
                       "a relative path starts at the folder in which the command is typed",
-                      fmt::format("it is next to the config: `cd {}` first, or write {}", shell_word(beside.string()),
-                                  (beside / path).lexically_normal().string()));
+                      fmt::format("it is next to the config: `cd {}` first, or write {}", shell_word(config_folder.string()),
+                                  (config_folder / path).lexically_normal().string()));
     for (fs::path rest = path.parent_path(), name_there = path.filename(); path.is_absolute() && rest.has_relative_path();
          name_there = rest.filename() / name_there, rest = rest.parent_path())
-      if (!is_there(rest) && is_there((beside.empty() ? fs::path(".") : beside) / name_there))
-        throw UserError("no such file or folder", fmt::format("{}: {}={}", place, name, text),
+      if (!is_there(rest) && is_there((config_folder.empty() ? fs::path(".") : config_folder) / name_there))
+        throw UserError("no such file or folder", fmt::format("{}: {}={}", source, name, text),
                         "it seems that the config was moved with the files that it names",
-                        fmt::format("write {} in it", fs::absolute(beside / name_there).lexically_normal().string()));
+                        fmt::format("write {} in it", fs::absolute(config_folder / name_there).lexically_normal().string()));
   };
   for (const Section& s : sections_of(config))
     for (const Option& o : s.options) {
-      const auto place = config.sources.find(o.name());
-      if (place == config.sources.end() || place->second == "command line" || !takes(spec, o)) continue;
+      const auto source = config.sources.find(o.name());
+      if (source == config.sources.end() || source->second == "command line" || !takes(spec, o)) continue;
       auto reads = [](const Option& x) { return x.rule.path == Rule::Path::reads || x.rule.path == Rule::Path::reads_folder; };
-      if (reads(o)) look(o.name(), place->second, o.path());
+      if (reads(o)) look(o.name(), source->second, o.path());
       if (const auto* records = std::get_if<std::shared_ptr<Records>>(&o.target))
         for (size_t i = 0; i < (*records)->size(); ++i)
           for (const Option& field : (*records)->fields(i))
-            if (reads(field)) look(o.name(), place->second, field.path());
+            if (reads(field)) look(o.name(), source->second, field.path());
     }
 }
 
@@ -182,8 +182,8 @@ int dispatch(const std::vector<Command>& commands, const std::vector<std::string
   bool wants_help = at == 1;
   const Command& c = descend(commands, args, at);
   std::vector<std::string> rest(args.begin() + static_cast<std::ptrdiff_t>(at), args.end());
-  if (std::optional<HelpAsked> help = help_asked(rest); help || wants_help) {
-    if (!help) help = HelpAsked{};
+  if (std::optional<HelpRequest> help = requested_help(rest); help || wants_help) {
+    if (!help) help = HelpRequest{};
     if (!help->section.empty() && !c.actions.empty()) help->section.clear();
     return show_page(help->section.empty() ? help_page(c, help->all) : section_help(c.spec, help->section)), 0;
   }
@@ -216,7 +216,7 @@ int report(const char* text, int status) {
   std::fflush(stdout);
   // Ranks that are started alike make the same mistake. Rank 0 reports it, and the launcher ends the others meanwhile.
   if (launched_rank() > 0) std::this_thread::sleep_for(std::chrono::seconds(4));
-  say(fmt::format("error: {}", escaped(text)));
+  print_stderr(fmt::format("error: {}", escaped(text)));
   return status;
 }
 
@@ -248,7 +248,7 @@ constexpr std::string_view kNoMemory = "error: memory: the machine has no more; 
   } catch (...) {
     text = "an exception of a library";
   }
-  say(fmt::format("error: {}", escaped(text)));
+  print_stderr(fmt::format("error: {}", escaped(text)));
   std::_Exit(1);
 }
 
@@ -323,7 +323,7 @@ int run_program(const std::vector<Command>& commands, const std::vector<std::str
     return report(e.what(), 2);
   } catch (const Stopped& e) {
     std::fflush(stdout);
-    say(escaped(e.what()));
+    print_stderr(escaped(e.what()));
     return 130;
   } catch (const std::bad_alloc&) {
     return report("memory: the machine has no more; use smaller batches or see `ravine plan`", 1);

@@ -111,10 +111,10 @@ struct Report {
         overwrite(flags.overwrite) {
     for (const std::string& file : {pairs, verdict, page}) refuse_existing_file(file, overwrite);
   }
-  void write(const Comparison& c, const Json& said) const {
+  void write(const Comparison& c, const Json& as_json) const {
     create_folders(fs::path(pairs).parent_path().string());
     write_file_atomic(pairs, pairs_csv(c), may_overwrite(overwrite));
-    write_file_atomic(verdict, ascii(said) + "\n", may_overwrite(overwrite));
+    write_file_atomic(verdict, ascii(as_json) + "\n", may_overwrite(overwrite));
     write_file_atomic(page, comparison_page(c, sides.first, sides.second), may_overwrite(overwrite));
   }
   std::string pairs, verdict, page;
@@ -166,9 +166,9 @@ std::optional<Substituted> substituted_in(const CompareFlags& flags, const Dump&
     Substituted found;
     Substitution substitution(a, b, found);
     Spread spread(a, b, found);
-    auto replay = [&](std::initializer_list<StepWatch*> watches) {
+    auto replay = [&](std::initializer_list<StepObserver*> observers) {
       Trainer trainer(config, flags.common.backend, log, world, style_of(config));
-      for (StepWatch* watch : watches) trainer.watch(*watch);
+      for (StepObserver* observer : observers) trainer.add_observer(*observer);
       trainer.replay(last, [&](int64_t step, double loss, double rate) { recorded.hold(step, loss, rate, log); });
     };
     replay({&substitution, &spread});
@@ -185,11 +185,11 @@ std::optional<Substituted> substituted_in(const CompareFlags& flags, const Dump&
   return out;
 }
 
-int say_comparison(const CompareFlags& flags, const std::optional<Report>& report, const Comparison& c) {
-  const Json said = comparison_json(c);
-  if (report) report->write(c, said);
+int print_verdict_json(const CompareFlags& flags, const std::optional<Report>& report, const Comparison& c) {
+  const Json as_json = comparison_json(c);
+  if (report) report->write(c, as_json);
   if (flags.json)
-    fmt::print("{}\n", ascii(said));
+    fmt::print("{}\n", ascii(as_json));
   else
     print_comparison(c);
   return c.agrees() ? 0 : 1;
@@ -203,13 +203,13 @@ int run_compare(CompareFlags& flags, Config&) {
     throw UserError("two traces, and --from", flags.from, "the steps of dumps are run again", "leave out --from");
   std::optional<Report> report;
   if (!flags.report.empty() && launched_rank() <= 0) report.emplace(flags);
-  if (is_trace(flags.a)) return say_comparison(flags, report, compare_traces(flags.a, flags.b));
+  if (is_trace(flags.a)) return print_verdict_json(flags, report, compare_traces(flags.a, flags.b));
   auto [a, b] = read_dumps(flags.a, flags.b);
-  if (flags.from.empty()) return say_comparison(flags, report, compare_dumps(std::move(a), std::move(b)));
+  if (flags.from.empty()) return print_verdict_json(flags, report, compare_dumps(std::move(a), std::move(b)));
   int status = 0;
   const std::optional<Substituted> substituted = substituted_in(flags, a, b, status);
   if (status != 0 || !substituted) return status;
-  return say_comparison(flags, report, compare_dumps(std::move(a), std::move(b), &*substituted));
+  return print_verdict_json(flags, report, compare_dumps(std::move(a), std::move(b), &*substituted));
 }
 
 }  // namespace

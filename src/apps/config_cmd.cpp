@@ -51,10 +51,10 @@ int write_for(const std::string& program, const Config& config) {
     std::fflush(stdout);
     std::string flags;
     for (const std::string& word : form.flags) flags += " " + shell_word(word);
-    if (!flags.empty()) say("flags:" + escaped(flags));
-    for (const std::string& notice : form.notices) say("notice: " + escaped(notice));
+    if (!flags.empty()) print_stderr("flags:" + escaped(flags));
+    for (const std::string& notice : form.notices) print_stderr("notice: " + escaped(notice));
     for (const UnsaidOption& o : form.unsaid)
-      say("not said: " + escaped(fmt::format("{}={} (it comes to {})", o.option, o.value, o.theirs)));
+      print_stderr("not said: " + escaped(fmt::format("{}={} (it comes to {})", o.option, o.value, o.theirs)));
   }
   return 0;
 }
@@ -71,7 +71,7 @@ int run_config(ConfigFlags& flags, Config& config) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
   if (!flags.list && !flags.markdown && flags.explain.empty())
-    for (const std::string& line : likely_mistakes(config)) say("warning: " + escaped(line));
+    for (const std::string& line : likely_mistakes(config)) print_stderr("warning: " + escaped(line));
   return 0;
 }
 

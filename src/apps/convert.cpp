@@ -14,7 +14,7 @@
 #include "files/tokenizer_files.h"
 #include "io/model_folder.h"
 #include "optim/schedule.h"
-#include "runs/run_places.h"
+#include "runs/run_paths.h"
 #include "runs/vocabulary.h"
 #include "text/chat/chat_template.h"
 #include "text/tokenizers/open_tokenizer.h"
@@ -86,7 +86,7 @@ void print_rows(const ConvertReport& report) {
 // Converts, with a progress bar and notes for the user.
 ConvertReport show_conversion(ConvertOptions o, Log& log, bool layout = true) {
   StopSignals signals;
-  signals.say_when_asked(
+  signals.set_stop_lines(
       "Stopping after this piece; Ctrl-C again stops at once.",
       fmt::format("Stopped at once. What is complete stays beside {}, and the same command goes on there.", escaped(o.output)));
   o.stop = [&] { return signals.requested(); };
@@ -107,9 +107,9 @@ ConvertReport show_conversion(ConvertOptions o, Log& log, bool layout = true) {
 }
 
 // Warns of a likely mistake in the choice of a model and its adapter.
-void warn_of_places(Log& log, const std::string& model, const std::string& adapter) {
+void warn_of_mismatch(Log& log, const std::string& model, const std::string& adapter) {
   for (const std::string& line :
-       {older_than_its_run(model), older_than_its_run(adapter), trained_beside_another(adapter, model)})
+       {older_than_its_run(model), older_than_its_run(adapter), trained_on_other_base(adapter, model)})
     if (!line.empty()) log.warn("{}", line);
 }
 
@@ -143,11 +143,11 @@ int run_merge_lora(MergeLoraFlags& flags, Config&) {
     throw UserError(fmt::format("{} adapters", flags.adapters.size()), "--adapter", "one is merged at a time",
                     fmt::format("merge {} first, and the next into the model that this writes", shell_word(flags.adapters[0])));
   o.adapter = flags.adapters.at(0);
-  const auto [model, adapter] = model_and_adapter_meant_by(o.input, o.adapter);
+  const auto [model, adapter] = resolve_model_and_adapter(o.input, o.adapter);
   o.input = model, o.adapter = adapter;
   check_model_folder(o.input, "--model");
   Log log;
-  warn_of_places(log, model, adapter);
+  warn_of_mismatch(log, model, adapter);
   log.line("merging  {} into {}", o.adapter, o.input);
   const ConvertReport report = show_conversion(o, log, false);
   log.line("saved    {}, {} in {}", counted(report.rows.size(), "tensor"), human_bytes(static_cast<double>(report.bytes)),
@@ -162,7 +162,7 @@ void refuse_ids_without_rows(const ConvertOptions& o) {
   std::error_code ignored;
   if (o.resize_vocabulary == 0 || !std::filesystem::is_directory(o.input, ignored) || !has_tokenizer(o.input)) return;
   const int64_t ids = open_tokenizer(o.input)->size();
-  if (!vocabulary_trouble(ids, o.resize_vocabulary).empty())
+  if (!vocabulary_problem(ids, o.resize_vocabulary).empty())
     throw UserError(fmt::format("--resize-vocab {}, and the tokenizer of {} has {} ids", o.resize_vocabulary, o.input, ids),
                     "command line", "every id must have a row in the embedding",
                     fmt::format("give --resize-vocab {} or more", ids));
@@ -203,20 +203,20 @@ int run_convert(ConvertFlags& flags, Config&) {
        "Megatron goes on with the model that was trained");
   only(o.dtype.value_or(DType::f32) != DType::f32, !ravine, "--dtype", "checkpoints of training hold f32");
   while (o.input.size() > 1 && o.input.back() == '/') o.input.pop_back();
-  o.input = run_meant_by(o.input);
-  const auto [weights, model_config] = weights_meant_by(o.input, o.model_config);
+  o.input = resolve_run(o.input);
+  const auto [weights, model_config] = resolve_weights(o.input, o.model_config);
   // Iterations of a run in Megatron's layout have no tokenizer; the model exported by the run has one.
   if (weights != o.input && has_tokenizer(o.input + "/model")) o.tokenizer = o.input + "/model";
   o.input = weights, o.model_config = model_config;
   refuse_run_without_weights(o.input, "--input");
-  if (!o.adapter.empty()) o.adapter = adapter_meant_by(o.adapter, "--adapter");
+  if (!o.adapter.empty()) o.adapter = resolve_adapter(o.adapter, "--adapter");
   o.missing_tokenizer_files = missing_tokenizer_files;
   o.rate = [](const Config& c, int64_t update) {
     return rates_of_update(c.schedule, c.optimizer.lr, c.train.steps, update).lr;
   };
   refuse_ids_without_rows(o);
   Log log;
-  warn_of_places(log, o.input, o.adapter);
+  warn_of_mismatch(log, o.input, o.adapter);
   const ConvertReport report = show_conversion(o, log);
   if (o.dry_run) print_rows(report);
   log.line("{}{}, {}{}", o.dry_run ? "would write " : "", counted(report.rows.size(), "tensor"),

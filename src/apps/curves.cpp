@@ -9,7 +9,7 @@
 #include "files/atomic.h"
 #include "probe/curve_band.h"
 #include "probe/curves.h"
-#include "runs/run_places.h"
+#include "runs/run_paths.h"
 
 namespace ravine {
 namespace {
@@ -94,7 +94,7 @@ int run_curves(CurvesFlags& flags, Config&) {
   }
   if (!flags.band.empty()) flags.options.band = read_curve_band(flags.band);
   std::vector<TrainingCurve> curves;
-  for (const std::string& path : flags.curves) curves.push_back(read_training_curve(run_meant_by(path)));
+  for (const std::string& path : flags.curves) curves.push_back(read_training_curve(resolve_run(path)));
   for (TrainingCurve& c : curves)
     if (std::count_if(curves.begin(), curves.end(), [&](const TrainingCurve& other) { return other.name == c.name; }) > 1)
       c.name = flags.curves[static_cast<size_t>(&c - curves.data())];
@@ -113,7 +113,7 @@ int run_curves(CurvesFlags& flags, Config&) {
       write_file_atomic(picture,
                         picture.ends_with(".html") ? html_page(shown[0].name + ", " + shown[1].name, charts) : svg_page(charts),
                         may_overwrite(flags.overwrite));
-      say("saved    " + escaped(picture));
+      print_stderr("saved    " + escaped(picture));
     }
   }
   if (flags.suggest) {

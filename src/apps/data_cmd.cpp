@@ -52,10 +52,10 @@ int64_t vocabulary(const Config& c, const Tokenizer* tokenizer) {
   const ModelOptions& model = c.model;
   if (model.path.empty() && model.config.empty()) return 0;
   if (model.config.empty()) check_model_folder(model.path, "model.path");
-  const Json config = asked_model_config(c);
+  const Json config = requested_model_config(c);
   auto it = config.find("vocab_size");
   if (it == config.end() || !it->is_number_integer() || it->get<int64_t>() < 1)
-    throw UserError("wrong model config", model_place(model) + ": vocab_size", "it must be a whole number above 0",
+    throw UserError("wrong model config", model_label(model) + ": vocab_size", "it must be a whole number above 0",
                     "correct the file");
   return run_vocabulary(c, config, tokenizer ? tokenizer->size() : 0);
 }
@@ -64,7 +64,7 @@ int64_t vocabulary(const Config& c, const Tokenizer* tokenizer) {
 std::optional<ModelFacts> model_facts(const Config& c) {
   if (c.model.path.empty() && c.model.config.empty()) return {};
   try {
-    return make_model(asked_model_config(c), model_place(c.model))->facts();
+    return make_model(requested_model_config(c), model_label(c.model))->facts();
   } catch (const UserError&) {
     return {};
   }
@@ -83,7 +83,7 @@ DataHistory history_of(const Config& config, const Dataset& data) {
   int64_t done = 0;
   const std::vector<std::string> there = checkpoints_to_try(config.train.output + "/checkpoints");
   if (!there.empty() && !config.sources.contains("train.output")) {
-    say(fmt::format(
+    print_stderr(fmt::format(
         "the run in {} is not looked at; what that one took, where it was resumed with another batch or blend: train.output={}",
         config.train.output, config.train.output));
   } else if (!there.empty()) {
@@ -115,8 +115,8 @@ int run_show(ShowFlags& flags, Config& config) {
     options.max_positions = facts->max_positions;
   }
   Datasets opened = open_datasets(options, tokenizer.get());
-  for (const std::string& note : opened.notes) say(escaped(note));
-  for (const std::string& line : opened.warnings) say("warning: " + escaped(line));
+  for (const std::string& note : opened.notes) print_stderr(escaped(note));
+  for (const std::string& line : opened.warnings) print_stderr("warning: " + escaped(line));
   const std::unique_ptr<Dataset> data = std::move(opened.train);
   count_steps(config, data->sample_count());
   if (std::count(config.data.skip_steps.begin(), config.data.skip_steps.end(), flags.step)) {
@@ -125,10 +125,10 @@ int run_show(ShowFlags& flags, Config& config) {
   }
   const double per_pass = static_cast<double>(data->sample_count()) / static_cast<double>(config.train.global_batch);
   if (const double passes = passes_over(config, *data); passes > 0)
-    say(fmt::format("{} of {}: a pass takes {:.{}f} steps of {}, train.steps={} are {}",
-                    counted(data->sample_count(), "sequence"), counted(data->columns(), "token"), per_pass,
-                    per_pass < 10 ? 2 : 0, config.train.global_batch, config.train.steps, passes_text(passes)));
-  for (const std::string& line : scarce_data(config, *data)) say("warning: " + line);
+    print_stderr(fmt::format("{} of {}: a pass takes {:.{}f} steps of {}, train.steps={} are {}",
+                             counted(data->sample_count(), "sequence"), counted(data->columns(), "token"), per_pass,
+                             per_pass < 10 ? 2 : 0, config.train.global_batch, config.train.steps, passes_text(passes)));
+  for (const std::string& line : scarce_data(config, *data)) print_stderr("warning: " + line);
   DataHistory history = history_of(config, *data);
   data->follow(history);
   int64_t start = history.first_sample(flags.step - 1), batch = history.global_batch(flags.step - 1);
@@ -141,8 +141,8 @@ int run_show(ShowFlags& flags, Config& config) {
                                                                                                : Marks::none;
   const LoaderOptions sharing{.rank = flags.rank, .ranks = ranks, .round_robin = takes_turns(config.parallel)};
   std::vector<int64_t> samples;
-  for (const int64_t place : share_of_rank(sharing, batch / micro))
-    for (int64_t row = 0; row < micro; ++row) samples.push_back(start + place * micro + row);
+  for (const int64_t batch_index : share_of_rank(sharing, batch / micro))
+    for (int64_t row = 0; row < micro; ++row) samples.push_back(start + batch_index * micro + row);
   for (const int64_t i : samples) {
     Sample s = data->sample(i);
     auto valid = static_cast<int64_t>(s.labels.size()) - std::count(s.labels.begin(), s.labels.end(), kIgnored);

@@ -78,9 +78,9 @@ std::string keys_behind(const std::string& text, const std::vector<KeySection>& 
           if (std::find(on_line.begin(), on_line.end(), row.key) != on_line.end()) given.push_back(row.key);
         }
       const std::vector<std::string>& keys = given.empty() ? known : given;
-      const bool said =
+      const bool mentioned =
           std::any_of(keys.begin(), keys.end(), [&](const std::string& k) { return text.find(k) != std::string::npos; });
-      if (keys.empty() || keys.size() > kMost || said) continue;
+      if (keys.empty() || keys.size() > kMost || mentioned) continue;
       out += fmt::format("{}{} is {}", out.empty() ? "" : ", ", option.name(), fmt::join(keys, " or "));
     }
   return out;
@@ -141,8 +141,8 @@ class DialectCall : public Call {
     refuse_stray_word(other);
     typed_ = words;
     translation_ = translate_(placed(other), flags_);
-    for (const std::string& text : environment_notices(environment_of(flags_))) tell("notice: " + text);
-    for (const std::string& text : translation_->notices()) tell("notice: " + text);
+    for (const std::string& text : environment_notices(environment_of(flags_))) print_notice("notice: " + text);
+    for (const std::string& text : translation_->notices()) print_notice("notice: " + text);
     if (flags_.explain && !translation_->refusals().empty()) print(explained());
     refuse_all(*translation_);
     return translation_->command.empty() ? config_of(*translation_, over_) : Config{};
@@ -160,13 +160,13 @@ class DialectCall : public Call {
 
  private:
   // Prints a line on stderr, by rank 0, and stores it for log.txt.
-  void tell(const std::string& line) {
-    if (launched_rank() == 0) say(escaped(line));
-    said_.push_back(line);
+  void print_notice(const std::string& line) {
+    if (launched_rank() == 0) print_stderr(escaped(line));
+    log_lines_.push_back(line);
   }
 
-  void tell_idle_keys() {
-    if (const std::string idle = idle_keys(*translation_); !idle.empty()) tell(idle);
+  void print_idle_keys() {
+    if (const std::string idle = idle_keys(*translation_); !idle.empty()) print_notice(idle);
   }
 
   std::string launches_shown() const {
@@ -180,8 +180,8 @@ class DialectCall : public Call {
       for (size_t i = l.program; i < l.words->size(); ++i) words.push_back((*l.words)[i].text);
       Json row{{"launch", ++number}, {"line", (*l.words)[l.program].line}, {"words", words}};
       for (const ScriptWord& w : *l.words)
-        if (!w.trouble.empty() && !row.contains("unknown"))
-          row["unknown"] = fmt::format("line {}: {}", w.trouble_line, w.trouble);
+        if (!w.problem.empty() && !row.contains("unknown"))
+          row["unknown"] = fmt::format("line {}: {}", w.problem_line, w.problem);
       out += row.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
     }
     return out;
@@ -209,10 +209,10 @@ class DialectCall : public Call {
       return print(explained()), 0;
     }
     if (flags_.print_config) return print(launch_line() + to_yaml(config)), 0;
-    tell_idle_keys();
+    print_idle_keys();
     const TrainerOutputs& outputs = translation_->trainer;
     if (translation_->evaluates) return run_evaluation(config, flags_.common.backend, outputs);
-    return run_training(config, flags_.common.backend, outputs, said_);
+    return run_training(config, flags_.common.backend, outputs, log_lines_);
   }
 
   int run_command() {
@@ -227,18 +227,19 @@ class DialectCall : public Call {
       for (const auto& words : all) print("# " + line_of(words) + "\n");
       return 0;
     }
-    tell_idle_keys();
+    print_idle_keys();
     const bool several = all.size() > 1, first = launched_rank() == 0;
     std::unique_ptr<World> world;  // MPI can be initialised once per process, and each command opens a world
     if (several && launched_as_several()) {
       std::erase_if(all, [&](const auto& words) {
-        if (words[0] == "chat" && first) say("notice: chat is left out, it runs on one rank so far: " + line_of(words));
+        if (words[0] == "chat" && first)
+          print_stderr("notice: chat is left out, it runs on one rank so far: " + line_of(words));
         return words[0] == "chat";
       });
       world = open_world();
     }
     for (const auto& words : all) {
-      if (several && first) say("command  " + line_of(words));
+      if (several && first) print_stderr("command  " + line_of(words));
       if (const int status = run_program(others_, words); status != 0) {
         (void)world.release();  // the other ranks may be anywhere: to end MPI would wait for them
         return status;
@@ -252,7 +253,7 @@ class DialectCall : public Call {
     std::erase_if(words, [](const std::string& word) {
       if (!word.starts_with("parallel.tensor=") && !word.starts_with("parallel.pipeline=")) return false;
       if (!word.ends_with("=1"))
-        say(fmt::format("notice: {} is left out: this process is one alone (mpirun -n N starts ranks)", word));
+        print_stderr(fmt::format("notice: {} is left out: this process is one alone (mpirun -n N starts ranks)", word));
       return true;
     });
   }
@@ -298,8 +299,8 @@ class DialectCall : public Call {
   DialectFlags flags_;
   std::vector<Setting> over_;
   std::optional<Translation> translation_;
-  std::vector<std::string> typed_;  // the whole command line
-  std::vector<std::string> said_;   // lines for log.txt
+  std::vector<std::string> typed_;      // the whole command line
+  std::vector<std::string> log_lines_;  // lines for log.txt
 };
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "files/compare.h"
 #include "io/checkpoint.h"
-#include "runs/run_places.h"
+#include "runs/run_paths.h"
 
 namespace ravine {
 namespace fs = std::filesystem;
@@ -107,8 +107,8 @@ std::string weights_of(const std::string& run) {
 }
 
 int run_diff(DiffFlags& flags, Config&) {
-  flags.a = run_meant_by(flags.a);
-  flags.b = run_meant_by(flags.b);
+  flags.a = resolve_run(flags.a);
+  flags.b = resolve_run(flags.b);
   if (std::error_code error; fs::exists(flags.a + "/metrics.jsonl", error) && fs::exists(flags.b + "/metrics.jsonl", error))
     throw UserError("two runs", flags.a + ", " + flags.b, "diff compares tensors of files, models and checkpoints",
                     fmt::format("their weights: `ravine diff {} {}`, their curves: `ravine plot {} {}`", weights_of(flags.a),

@@ -46,7 +46,7 @@ int run_dump(DumpFlags& flags, Config&) {
   return job.run([&](World* world) {
     capture = std::make_unique<Capture>(flags.dump);
     trainer = std::make_unique<Trainer>(config, flags.common.backend, log, world, style_of(config));
-    trainer->watch(*capture);
+    trainer->add_observer(*capture);
     trainer->replay(last, [&](int64_t step, double loss, double rate) { recorded.hold(step, loss, rate, log); });
     log.line("dump     {} records in {}: ravine info {}", capture->records(), flags.dump.dir, shell_word(flags.dump.dir));
     trainer.reset();

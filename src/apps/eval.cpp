@@ -129,10 +129,10 @@ Json eval_settings(const EvalFlags& f, const Config& config, const std::string& 
   auto model = [](const std::string& path) {
     return path.empty() ? std::string() : std::filesystem::weakly_canonical(path).string() + " " + files_of_model(path);
   };
-  const bool asks = f.completions.empty();
-  Json j{{"model", asks ? model(config.model.path) : ""},
-         {"adapter", asks ? model(adapter) : ""},
-         {"tokenizer", asks ? model(config.model.tokenizer) : ""},
+  const bool loads_model = f.completions.empty();
+  Json j{{"model", loads_model ? model(config.model.path) : ""},
+         {"adapter", loads_model ? model(adapter) : ""},
+         {"tokenizer", loads_model ? model(config.model.tokenizer) : ""},
          {"protocol", std::string(name(f.protocol))},
          {"split", std::string(name(f.split))},
          {"shots", f.shots},
@@ -151,18 +151,18 @@ Json eval_settings(const EvalFlags& f, const Config& config, const std::string& 
 
 void show(const std::vector<TaskResult>& results, const EvalFlags& f, const Evaluation& evaluation) {
   if (f.split == EvalSplit::test)
-    say(fmt::format("saved    {} answers for CEval to score: {}", evaluation.items(),
-                    escaped((std::filesystem::path(f.output) / "ceval_submission.json").string())));
+    print_stderr(fmt::format("saved    {} answers for CEval to score: {}", evaluation.items(),
+                             escaped((std::filesystem::path(f.output) / "ceval_submission.json").string())));
   if (results.empty()) return;
   fmt::print("{}", f.json ? results_json(results).dump(1) + "\n" : results_table(results));
-  say("saved    " + escaped(f.output));
+  print_stderr("saved    " + escaped(f.output));
 }
 
 void run_with_model(World* world, EvalFlags& flags, const Config& config, const std::string& adapter, LoadedModel& loaded) {
   check_model_folder(config.model.path, "--model");
-  const TalkPlaces talk = talk_places(config.model.path, adapter);
-  const std::string place = config.model.tokenizer.empty() ? talk.tokenizer : config.model.tokenizer;
-  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(place);
+  const ChatPaths paths = chat_paths(config.model.path, adapter);
+  const std::string tokenizer_path = config.model.tokenizer.empty() ? paths.tokenizer : config.model.tokenizer;
+  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(tokenizer_path);
   Evaluation evaluation(evaluation_options(flags));
   loaded = open_model_job(world, config.model.path, config, flags.common.backend, OpenFor::running, describe(flags), adapter);
   const Ranks& ranks = loaded.ranks();
@@ -174,7 +174,7 @@ void run_with_model(World* world, EvalFlags& flags, const Config& config, const 
   if (ranks.first()) lock = open_result_folder(flags.output, eval_settings(flags, config, adapter), flags.overwrite);
   const Recipe recipe = make_recipe(config.precision, loaded.kernels);
   const EvaluatedModel answerer{&loaded, tokenizer.get(), &recipe,
-                                read_generation_config(talk.generation, loaded.model->facts()).end_ids};
+                                read_generation_config(paths.generation, loaded.model->facts()).end_ids};
   Log log;
   log.quiet(!ranks.first());
   StopSignals signals;
@@ -204,9 +204,9 @@ int run_eval(EvalFlags& flags, Config& config) {
   if (!flags.compare.empty()) return compare(flags);
   check_eval_flags(flags);
   if (!flags.completions.empty()) return score_completions(flags, config);
-  const MeantAdapters meant = model_and_adapters_meant_by(flags.model, flags.adapter);
-  const std::string adapter = one_adapter(meant, "eval");
-  config.model.path = flags.model = meant.model;
+  const ResolvedAdapters resolved = resolve_model_and_adapters(flags.model, flags.adapter);
+  const std::string adapter = one_adapter(resolved, "eval");
+  config.model.path = flags.model = resolved.model;
   RankJob job(config.parallel, config.train.threads);
   LoadedModel loaded;
   return job.run([&](World* world) {

@@ -10,7 +10,7 @@
 #include "apps/adapters.h"
 #include "apps/commands.h"
 #include "apps/model_job.h"
-#include "apps/named_models.h"
+#include "apps/named_prompt_models.h"
 #include "apps/rank_job.h"
 #include "apps/sampling_flags.h"
 #include "apps/stop_signals.h"
@@ -85,7 +85,7 @@ bool has_waiting_text() {
 }
 
 // Checks the flags without opening any file.
-void check_flags(const GenerateFlags& flags, int64_t beams, int64_t num_return, bool template_asked) {
+void check_flags(const GenerateFlags& flags, int64_t beams, int64_t num_return, bool template_given) {
   if (const std::string of_beams = given_of({{"--length-penalty", !flags.length_penalty.empty()},
                                              {"--early-stopping", flags.early_stopping},
                                              {"--num-return", !flags.num_return.empty()}});
@@ -99,7 +99,7 @@ void check_flags(const GenerateFlags& flags, int64_t beams, int64_t num_return, 
     throw UserError(fmt::format("--num-return {}", num_return), "command line",
                     beams == 1 ? std::string("there is 1 beam") : fmt::format("there are {} beams", beams),
                     "ask for fewer, or use more beams");
-  if (!flags.chat && (!flags.system.empty() || template_asked))
+  if (!flags.chat && (!flags.system.empty() || template_given))
     throw UserError(flags.system.empty() ? "--template without --chat" : "--system without --chat", "command line",
                     "it applies to conversations only", "add --chat, or leave it out");
   if (flags.chat && !flags.prompt_ids.empty())
@@ -113,14 +113,14 @@ void check_flags(const GenerateFlags& flags, int64_t beams, int64_t num_return, 
                         ? "--prompt - takes the text that is piped in"
                         : "for example --prompt \"Once upon a time\"; --chat without one is a conversation");
   if (given == 1 && flags.prompt != "-" && has_waiting_text())
-    say("note: stdin is not read: --prompt - takes the text that is piped in");
+    print_stderr("note: stdin is not read: --prompt - takes the text that is piped in");
 }
 
 // Returns all of stdin, without the last newline. On several ranks, rank 0 reads and the others get its text.
 std::string read_stdin(World* world) {
   std::string text;
   if (!world || world->rank() == 0) {
-    if (::isatty(STDIN_FILENO) == 1) say("note: the prompt is what you type now, up to Ctrl-D on a line of its own");
+    if (::isatty(STDIN_FILENO) == 1) print_stderr("note: the prompt is what you type now, up to Ctrl-D on a line of its own");
     for (size_t had = 0; !std::feof(stdin) && !std::ferror(stdin) && static_cast<int64_t>(text.size()) <= kMostPrompt;
          text.resize(had)) {
       text.resize(had + (1 << 16));
@@ -186,22 +186,22 @@ std::pair<size_t, size_t> share_of(size_t count, const LoadedModel& s) {
 struct Job {
   const GenerateFlags& flags;
   const LoadedModel& loaded;  // the base model
-  const NamedModels& named_models;
+  const NamedPromptModels& named_models;
   BeamOptions beams;
   int64_t num_return = 1;
   Recipe recipe;
 };
 
 // The prompts, and the model that answers each of them.
-struct Asked {
+struct PromptList {
   Prompts prompts;
   std::vector<size_t> named_models;
-  std::vector<std::string> places;  // "asked.txt:3" if they are lines of a file
-  size_t others = 0;                // model for prompts that name none, and for a conversation
-  std::vector<std::string> places_of(const std::vector<size_t>& numbers) const {
+  std::vector<std::string> prompt_names;  // "asked.txt:3" if they are lines of a file
+  size_t others = 0;                      // model for prompts that name none, and for a conversation
+  std::vector<std::string> prompt_names_of(const std::vector<size_t>& numbers) const {
     std::vector<std::string> out;
     for (const size_t i : numbers)
-      if (!places.empty()) out.push_back(places[i]);
+      if (!prompt_names.empty()) out.push_back(prompt_names[i]);
     return out;
   }
   // Returns the prompts for this model.
@@ -218,7 +218,7 @@ struct Asked {
   }
 };
 
-GenerateOptions options_for(const Job& job, const NamedModel& named, const Prompts& prompts) {
+GenerateOptions options_for(const Job& job, const NamedPromptModel& named, const Prompts& prompts) {
   const ModelFacts& facts = named.loaded->model->facts();
   int64_t longest = 0;
   for (const auto& p : prompts) longest = std::max(longest, static_cast<int64_t>(p.size()));
@@ -240,10 +240,10 @@ bool stopped_anywhere(const LoadedModel& loaded, bool mine) {
 // base's.
 size_t batch_of(const Job& job, size_t named) {
   const LoadedModel& s = *job.named_models[named].loaded;
-  return s.base && !s.beside ? named : 0;
+  return s.base && !s.adapters ? named : 0;
 }
 
-BeamOptions beams_for(const Job& job, const NamedModel& named) {
+BeamOptions beams_for(const Job& job, const NamedPromptModel& named) {
   BeamOptions beams = job.beams;
   beams.length_penalty = job.flags.length_penalty.empty() ? named.defaults.length_penalty : job.flags.length_penalty[0];
   beams.early_stopping = job.flags.early_stopping ? EarlyStop::yes : named.defaults.early_stopping;
@@ -252,19 +252,19 @@ BeamOptions beams_for(const Job& job, const NamedModel& named) {
 
 // Answers the prompts on stdout and returns the results of this rank. `failures` gets the messages of errors, on rank
 // 0.
-std::vector<Generated> answer(const Job& job, const Asked& asked, const std::string& where,
+std::vector<Generated> answer(const Job& job, const PromptList& prompt_list, const std::string& where,
                               std::vector<std::string>& failures) {
   const LoadedModel& loaded = job.loaded;
   const Ranks& ranks = loaded.ranks();
-  const size_t count = asked.prompts.size();
+  const size_t count = prompt_list.prompts.size();
   std::vector<PromptModel> prompt_models;  // by named model
   std::vector<BeamOptions> beams;
   for (size_t v = 0; v < job.named_models.size(); ++v) {
-    const std::vector<size_t> all = asked.of(v);
-    const Prompts prompts = asked.take(all);
+    const std::vector<size_t> all = prompt_list.of(v);
+    const Prompts prompts = prompt_list.take(all);
     GenerateOptions options = options_for(job, job.named_models[v], prompts);
     options.numbers.assign(all.begin(), all.end());
-    options.places = asked.places_of(all);
+    options.prompt_names = prompt_list.prompt_names_of(all);
     check_prompts(prompts, job.named_models[v].loaded->model->facts(), options, where);
     prompt_models.push_back({job.named_models[v].loaded, std::move(options)});
     beams.push_back(beams_for(job, job.named_models[v]));
@@ -272,10 +272,10 @@ std::vector<Generated> answer(const Job& job, const Asked& asked, const std::str
 
   StopSignals signals;
   const auto [begin, end] = share_of(count, loaded);
-  GenerateOutput output(asked.prompts, nullptr, job.flags.json, ranks.first() ? stdout : nullptr,
+  GenerateOutput output(prompt_list.prompts, nullptr, job.flags.json, ranks.first() ? stdout : nullptr,
                         !job.flags.num_return.empty());
   for (size_t i = 0; i < count; ++i) {
-    const NamedModel& named = job.named_models[asked.named_models[i]];
+    const NamedPromptModel& named = job.named_models[prompt_list.named_models[i]];
     if (!named.tokenizer && !job.flags.sampling.stop.empty())
       throw UserError("stop texts without a tokenizer", "--stop",
                       "they are searched in the text of an answer, which needs a tokenizer",
@@ -287,15 +287,15 @@ std::vector<Generated> answer(const Job& job, const Asked& asked, const std::str
   bool stopped = false;
   // One pass per batch, in the order of the prompts. Models that share batches are run together.
   for (size_t first = begin; first < end; ++first) {
-    const size_t batch = batch_of(job, asked.named_models[first]);
+    const size_t batch = batch_of(job, prompt_list.named_models[first]);
     std::vector<size_t> mine, of;  // prompts, and the model of each
     for (size_t i = begin; i < end; ++i)
-      if (batch_of(job, asked.named_models[i]) == batch) mine.push_back(i), of.push_back(asked.named_models[i]);
+      if (batch_of(job, prompt_list.named_models[i]) == batch) mine.push_back(i), of.push_back(prompt_list.named_models[i]);
     if (mine.front() != first) continue;
     if (first > begin && stopped_anywhere(loaded, stopped)) break;
     for (PromptModel& s : prompt_models) {
       s.options.numbers.assign(mine.begin(), mine.end());
-      s.options.places = asked.places_of(mine);
+      s.options.prompt_names = prompt_list.prompt_names_of(mine);
     }
     GenerateEvents events;
     events.failed = [](size_t, const std::string&) {};  // reported at the end
@@ -303,9 +303,9 @@ std::vector<Generated> answer(const Job& job, const Asked& asked, const std::str
     events.token = [&](size_t prompt, int32_t id) { return output.token(mine[prompt], id); };
     if (ranks.first())  // its prompts are the first ones
       events.finished = [&](size_t prompt, const Generated& result) { output.finished(mine[prompt], result); };
-    std::vector<Generated> found =
-        job.flags.beams.empty() ? generate(prompt_models, of, asked.take(mine), events, where)
-                                : generate_beams(prompt_models, beams, of, asked.take(mine), job.num_return, events, where);
+    std::vector<Generated> found = job.flags.beams.empty() ? generate(prompt_models, of, prompt_list.take(mine), events, where)
+                                                           : generate_beams(prompt_models, beams, of, prompt_list.take(mine),
+                                                                            job.num_return, events, where);
     for (size_t i = 0; i < mine.size(); ++i) results[mine[i] - begin] = std::move(found[i]);
   }
   for (const Generated& g : results)
@@ -330,57 +330,58 @@ std::vector<Generated> answer(const Job& job, const Asked& asked, const std::str
 void refuse_failures(const std::vector<std::string>& failures, size_t prompts, const Ranks& ranks) {
   if (!any(ranks.all(), !failures.empty())) return;
   if (prompts == 1 || failures.empty()) throw Error(failures.empty() ? "generate: a prompt failed" : failures[0]);
-  constexpr size_t kTold = 5;
+  constexpr size_t kMostReported = 5;
   std::string text = fmt::format("{} of {} prompts failed, the others are answered", failures.size(), prompts);
-  for (size_t i = 0; i < std::min(failures.size(), kTold); ++i) text += fmt::format("\n  {}", failures[i]);
-  throw Error(text + (failures.size() > kTold ? "\n  .." : ""));
+  for (size_t i = 0; i < std::min(failures.size(), kMostReported); ++i) text += fmt::format("\n  {}", failures[i]);
+  throw Error(text + (failures.size() > kMostReported ? "\n  .." : ""));
 }
 
 void converse(const Job& job, size_t named, ChatPrompt& chat) {
   Turns turns("You >> ");
   const bool terminal = turns.terminal();
-  if (terminal) say("each line is a turn; /quit or Ctrl-D ends the conversation");
+  if (terminal) print_stderr("each line is a turn; /quit or Ctrl-D ends the conversation");
   while (const std::optional<std::string> line = turns.next()) {
     if (line->find_first_not_of(" \t") == std::string::npos) continue;
     if (*line == "/exit" || *line == "/quit") return;
     if (terminal && (*line == "exit" || *line == "quit" || *line == ":q" || *line == ":quit" || *line == "/bye")) return;
     if (terminal && line->size() > 1 && (*line)[0] == '/' && line->find_first_of(" /", 1) == std::string::npos) {
-      say("each line is a turn; /quit or Ctrl-D ends the conversation");
+      print_stderr("each line is a turn; /quit or Ctrl-D ends the conversation");
       continue;
     }
     const Json before = chat.messages();
-    const std::vector<int32_t> prompt = chat.ask(*line);
+    const std::vector<int32_t> prompt = chat.add_question(*line);
     std::vector<std::string> failures;
-    const std::vector<Generated> said = answer(
-        job, {.prompts = {prompt}, .named_models = {named}, .places = {"the conversation"}}, "the conversation", failures);
+    const std::vector<Generated> generated =
+        answer(job, {.prompts = {prompt}, .named_models = {named}, .prompt_names = {"the conversation"}}, "the conversation",
+               failures);
     if (failures.empty())
-      chat.answered(prompt, said.at(0).ids);
+      chat.answered(prompt, generated.at(0).ids);
     else
-      chat.set_messages(before), say(escaped(fmt::format("error: {}", failures[0])));
+      chat.set_messages(before), print_stderr(escaped(fmt::format("error: {}", failures[0])));
     std::fflush(stdout);
   }
 }
 
 // Returns the prompts of the flags, each with its model; none for a conversation.
-Asked read_asked(World* world, const GenerateFlags& flags, const Config& config, NamedModels& named_models) {
+PromptList collect_prompts(World* world, const GenerateFlags& flags, const Config& config, NamedPromptModels& named_models) {
   const bool jsonl = flags.prompts.ends_with(".jsonl");
-  Asked asked;
-  asked.others = !flags.use.empty() ? named_models.find(flags.use, "--use") : jsonl ? 0 : named_models.only();
+  PromptList prompt_list;
+  prompt_list.others = !flags.use.empty() ? named_models.find(flags.use, "--use") : jsonl ? 0 : named_models.only();
   auto add = [&](const std::string& text, size_t named) {
-    asked.prompts.push_back(named_models.encode(named, text)), asked.named_models.push_back(named);
+    prompt_list.prompts.push_back(named_models.encode(named, text)), prompt_list.named_models.push_back(named);
   };
   if (!flags.prompt_ids.empty()) {
-    asked.prompts = read_prompt_ids(flags.prompt_ids);
-    asked.named_models.assign(asked.prompts.size(), asked.others);
+    prompt_list.prompts = read_prompt_ids(flags.prompt_ids);
+    prompt_list.named_models.assign(prompt_list.prompts.size(), prompt_list.others);
   } else if (!flags.prompts.empty()) {
     for (const PromptText& p : read_prompt_texts(flags.prompts, config.data.text_key)) {
-      asked.places.push_back(fmt::format("{}:{}", flags.prompts, p.line));
-      add(p.text, p.adapter.empty() ? asked.others : named_models.find(p.adapter, asked.places.back()));
+      prompt_list.prompt_names.push_back(fmt::format("{}:{}", flags.prompts, p.line));
+      add(p.text, p.adapter.empty() ? prompt_list.others : named_models.find(p.adapter, prompt_list.prompt_names.back()));
     }
   } else if (!flags.prompt.empty()) {
-    add(flags.prompt == "-" ? read_stdin(world) : flags.prompt, asked.others);
+    add(flags.prompt == "-" ? read_stdin(world) : flags.prompt, prompt_list.others);
   }
-  return asked;
+  return prompt_list;
 }
 
 void run_on(World* world, GenerateFlags& flags, const Config& config, const std::vector<NamedPath>& adapters,
@@ -395,36 +396,36 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, const std:
   check_model_folder(config.model.path, "--model");
   Log log;
   log.quiet(world && world->rank() > 0);
-  NamedModels named_models(config.model, adapters, flags.chat_template, {flags.chat, flags.system});
-  const Asked asked = read_asked(world, flags, config, named_models);
+  NamedPromptModels named_models(config.model, adapters, flags.chat_template, {flags.chat, flags.system});
+  const PromptList prompt_list = collect_prompts(world, flags, config, named_models);
   const bool conversation = flags.chat && flags.prompt.empty() && flags.prompts.empty();
   // Exactly one of them is set.
   const std::string where = !flags.prompt.empty() ? "--prompt" : flags.prompts + flags.prompt_ids;
-  if (asked.prompts.empty() && !conversation) throw UserError("no prompts", where, "at least one is needed", "add one");
+  if (prompt_list.prompts.empty() && !conversation) throw UserError("no prompts", where, "at least one is needed", "add one");
   if (conversation && world && world->size() > 1)
     throw UserError("a conversation on several ranks", "--chat", "only the first rank has a stdin to read turns from",
                     "give a question with --prompt, or run it without mpirun");
-  if (conversation) named_models.chat(asked.others);
+  if (conversation) named_models.chat(prompt_list.others);
   for (size_t v = 1; v < named_models.size(); ++v)
-    if (!conversation && asked.of(v).empty()) log.warn("no prompt asks for the adapter '{}'", named_models[v].name);
+    if (!conversation && prompt_list.of(v).empty()) log.warn("no prompt asks for the adapter '{}'", named_models[v].name);
   loaded = open_model_job(world, config.model.path, config, flags.common.backend, OpenFor::running, describe(flags),
                           named_models[0].adapter);
   named_models.open(loaded);
   const Ranks& ranks = loaded.ranks();
-  const std::string words = Json({asked.prompts, asked.named_models}).dump();
+  const std::string words = Json({prompt_list.prompts, prompt_list.named_models}).dump();
   check_same(ranks.all(), "prompts",
-             fmt::format("{} prompts of checksum {}", asked.prompts.size(),
+             fmt::format("{} prompts of checksum {}", prompt_list.prompts.size(),
                          checksum_text(checksum_of(std::as_bytes(std::span(words))))));
   if (ranks.size() > 1) log.line("ranks    {}: {}", ranks.size(), describe_ranks(loaded));
   if (ranks.size() > 1 && config.parallel.sequence) log.warn("parallel.sequence is about training: it has no effect");
   if (divides_weights(loaded))
     log.warn(
         "parallel.zero=3 gathers all weights for every token: parallel.tensor or parallel.pipeline divide a model too, and are faster");
-  std::vector<std::string> said;
+  std::vector<std::string> warned;
   for (size_t v = 0; v < named_models.size(); ++v)
     for (const std::string& field : named_models[v].defaults.not_offered)
-      if (std::find(said.begin(), said.end(), field) == said.end()) said.push_back(field);
-  for (const std::string& field : said) log.warn("'{}' of generation_config.json is not offered and has no effect", field);
+      if (std::find(warned.begin(), warned.end(), field) == warned.end()) warned.push_back(field);
+  for (const std::string& field : warned) log.warn("'{}' of generation_config.json is not offered and has no effect", field);
   if (const std::string draws = given_for_draws(flags.sampling);
       !flags.sampling.sample && flags.beam_rules == BeamRules::transformers && !draws.empty() &&
       flags.sampling.temperature != std::vector<double>{0})
@@ -433,19 +434,19 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, const std:
   if (beams.rules == BeamRules::modellink && (flags.early_stopping || named_models[0].defaults.early_stopping != EarlyStop::no))
     log.warn("ModelLink's rules know no early stopping: it has no effect");
   const Job job{flags, loaded, named_models, beams, num_return, make_recipe(config.precision, loaded.kernels)};
-  if (conversation) return converse(job, asked.others, named_models.chat(asked.others));
+  if (conversation) return converse(job, prompt_list.others, named_models.chat(prompt_list.others));
   std::vector<std::string> failures;
-  answer(job, asked, where, failures);
-  refuse_failures(failures, asked.prompts.size(), ranks);
+  answer(job, prompt_list, where, failures);
+  refuse_failures(failures, prompt_list.prompts.size(), ranks);
 }
 
 int run_generate(GenerateFlags& flags, Config& config) {
-  const MeantAdapters meant = model_and_adapters_meant_by(config.model.path, flags.adapter);
-  config.model.path = flags.model = meant.model;
+  const ResolvedAdapters resolved = resolve_model_and_adapters(config.model.path, flags.adapter);
+  config.model.path = flags.model = resolved.model;
   RankJob job(config.parallel, config.train.threads);
   LoadedModel loaded;
   return job.run([&](World* world) {
-    run_on(world, flags, config, meant.adapters, loaded);
+    run_on(world, flags, config, resolved.adapters, loaded);
     loaded = {};
   });
 }

@@ -30,7 +30,7 @@
 #include "model/quantised.h"
 #include "probe/dump_kinds.h"
 #include "runs/run_folder.h"
-#include "runs/run_places.h"
+#include "runs/run_paths.h"
 
 namespace fs = std::filesystem;
 
@@ -247,7 +247,7 @@ int run_info(InfoFlags& flags, Config&) {
   while (flags.path.size() > 1 && flags.path.back() == '/') flags.path.pop_back();
   if (is_prepared(flags.path)) {
     try {
-      flags.path = run_meant_by(flags.path);
+      flags.path = resolve_run(flags.path);
     } catch (const UserError&) {  // no run yet, or run.yaml is damaged: the folder is described all the same
     }
   }

@@ -34,7 +34,7 @@ int64_t bytes_in(const std::string& folder) {
   return bytes;
 }
 
-std::string place_of(const DumpRecord& r) {
+std::string location_of(const DumpRecord& r) {
   return fmt::format("step {} micro batch {} {} {} {}{} {}", r.step, r.micro, name(r.phase), r.path, r.op,
                      r.n > 0 ? fmt::format("[{}]", r.n) : "", r.tensor);
 }
@@ -73,9 +73,9 @@ Json describe_dump(const std::string& path, bool list) {
       tensors += r.is_stored();
       steps.insert(r.step);
       if (calls.insert(r.call()).second) ++phases[std::string(name(r.phase))], ++ops[r.op];
-      if (r.output && r.figures.nan > 0 && first_nan.empty()) first_nan = place_of(r);
+      if (r.output && r.figures.nan > 0 && first_nan.empty()) first_nan = location_of(r);
       if (list)
-        rows.push_back({{"name", place_of(r) + (r.output ? " (written)  " : " (read)  ") + figures_text(r.figures)},
+        rows.push_back({{"name", location_of(r) + (r.output ? " (written)  " : " (read)  ") + figures_text(r.figures)},
                         {"dtype", name(r.dtype)},
                         {"shape", std::vector<int64_t>(r.shape.begin(), r.shape.end())}});
     }

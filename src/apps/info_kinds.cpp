@@ -28,7 +28,7 @@
 #include "io/open_weights.h"
 #include "model/decoder.h"
 #include "probe/run_metrics.h"
-#include "runs/run_places.h"
+#include "runs/run_paths.h"
 #include "text/tokenizers/open_tokenizer.h"
 
 namespace fs = std::filesystem;

@@ -39,9 +39,9 @@ const NamedPart kTorchParts[] = {
     {R"((zero_pp_rank_\d+_)?mp_rank_\d+_model_states\.pt)", "weights and counters of a DeepSpeed checkpoint", "../..", true},
 };
 
-std::string above(const std::string& path, std::string_view way) {
+std::string above(const std::string& path, std::string_view suffix) {
   fs::path folder = fs::absolute(path).lexically_normal().parent_path();
-  if (way == "../..") folder = folder.parent_path();
+  if (suffix == "../..") folder = folder.parent_path();
   return folder.string();
 }
 
@@ -118,7 +118,7 @@ bool holds(const Json& content, std::initializer_list<const char*> keys) {
   return content.is_object() && std::all_of(keys.begin(), keys.end(), [&](const char* key) { return content.contains(key); });
 }
 
-std::string ask(const std::string& folder) { return fmt::format("{} info {}", program_word(), shell_word(folder)); }
+std::string show_command(const std::string& folder) { return fmt::format("{} info {}", program_word(), shell_word(folder)); }
 
 Json verdicts(const std::string& path, const Json& content) {
   int64_t healthy = 0, all = 0;
@@ -152,23 +152,23 @@ std::optional<Json> describe_json_part(const std::string& path) {
   if (file == kHealthFile && content.is_array()) return verdicts(path, content);
   if (holds(content, {"last_epoch", "last_step", "last_ckpt_file"})) {
     Json j = json_part("note about the newest checkpoint of a rank (MindFormers)", path, content);
-    j["to_use_it"] = ask(above(path, "../.."));
+    j["to_use_it"] = show_command(above(path, "../.."));
     return j;
   }
   if (holds(content, {"global_step", "log_history"})) {
     Json j = json_part("state of a run of the Trainer", path, content);
     if (content["log_history"].is_array()) j["log_entries"] = content["log_history"].size();
-    j["to_use_it"] = ask(folder);
+    j["to_use_it"] = show_command(folder);
     return j;
   }
   if (file == "training_args.json" && holds(content, {"output_dir"})) {
     Json j = json_part("arguments of a run of the Trainer", path, content);
-    j["to_use_it"] = ask(folder);
+    j["to_use_it"] = show_command(folder);
     return j;
   }
   if (file == "param_name_map.json") {
     Json j{{"kind", "names of parameters and of the files that hold them"}, {"path", path}, {"names", content.size()}};
-    j["to_use_it"] = ask(folder);
+    j["to_use_it"] = show_command(folder);
     return j;
   }
   if (content.is_object() && (file.ends_with("_results.json") || file == "results.json")) {
@@ -199,7 +199,7 @@ std::optional<Json> describe_tracker(const std::string& path) {
   Json j{{"kind", fmt::format("tracker file of {}: the newest checkpoint beside it", megatron ? "Megatron" : "DeepSpeed")},
          {"path", path},
          {of, printable(word)},
-         {"to_use_it", ask(folder)}};
+         {"to_use_it", show_command(folder)}};
   return j;
 }
 
@@ -210,7 +210,7 @@ std::optional<Json> describe_torch_part(const std::string& path) {
     if (!has_name(path, part.name)) continue;
     Json j = part.weights ? Json::object() : torch_tree(path);
     j["kind"] = part.kind;
-    j["to_use_it"] = ask(above(path, part.of));
+    j["to_use_it"] = show_command(above(path, part.of));
     return j;
   }
   return {};

@@ -13,7 +13,7 @@
 #include "io/checkpoint.h"
 #include "io/run_files.h"
 #include "runs/run_folder.h"
-#include "runs/run_places.h"
+#include "runs/run_paths.h"
 
 namespace fs = std::filesystem;
 
@@ -111,7 +111,7 @@ Json describe_run(const std::string& path) {
   bool lora = adapted;
   try {
     const Config config = read_run_config(path + "/config.yaml");
-    lora = lora || config.lora.asked();
+    lora = lora || config.lora.enabled();
     if (lora) j["base_model"] = config.model.path;
     if (lora) j["adapter_rank"] = config.lora.rank;
   } catch (const UserError&) {  // `train` reports the error

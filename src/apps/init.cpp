@@ -30,7 +30,7 @@
 #include "parallel/flat_store.h"
 #include "parallel/initialise.h"
 #include "runs/open.h"
-#include "runs/run_places.h"
+#include "runs/run_paths.h"
 #include "runs/vocabulary.h"
 #include "text/chat/chat_template.h"
 #include "text/chat/prompt_templates.h"
@@ -226,8 +226,8 @@ BaseModel look_at_model(const std::string& folder, bool sft) {
     throw UserError("the model has no tokenizer", "--model=" + folder, "text and conversations need one",
                     "copy the model's tokenizer.json, or tokenizer.model, into the folder");
   const auto tokenizer = open_tokenizer(folder);
-  if (const std::string trouble = vocabulary_trouble(tokenizer->size(), facts.vocabulary); !trouble.empty())
-    throw UserError(trouble, "--model=" + folder, "every id must have a row in the embedding",
+  if (const std::string problem = vocabulary_problem(tokenizer->size(), facts.vocabulary); !problem.empty())
+    throw UserError(problem, "--model=" + folder, "every id must have a row in the embedding",
                     "copy the tokenizer that belongs to this model into the folder");
   BaseModel base;
   if (facts.max_positions > 0) base.positions = facts.max_positions;
@@ -386,27 +386,27 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
   const InitKind& kind = kind_of(flags, folder);
   for (const InitKind& k : kKinds)
     if (flags.words.size() == 1 && folder == k.name)
-      throw UserError("no folder", "init", "the folder to make follows the kind",
-                      fmt::format("ravine init {} first", k.name));
+      throw UserError("no folder", "init", "the folder to make follows the kind", fmt::format("ravine init {} first", k.name));
   if (escaped(folder) != folder)
     throw UserError(fmt::format("the name '{}'", escaped(folder)), "init", "a folder's name has no control characters here",
                     "choose another name");
   const fs::path dir = folder;
-  auto say_ready = [&] {
+  auto print_ready = [&] {
     fmt::print("{0} is ready; look at it, then\n  {2} train --config {1}\n", (dir / "run.yaml").string(),
                shell_word((dir / "run.yaml").string()), program_word());
   };
   if (finish_file_set((dir / kInitJournal).string(), init_set())) {
-    say_ready();
+    print_ready();
     return 0;
   }
   check_names(flags, folder);
   const bool chats = kind.takes != InitData::text;
-  if (!flags.model.empty()) flags.model = model_meant_by(flags.model, "--model");
+  if (!flags.model.empty()) flags.model = resolve_model(flags.model, "--model");
   std::string data = absolute_path(flags.text);
   if (!data.empty()) check_init_data(flags.text, {kind.takes, kind.name, folder, flags.text_key, flags.model});
   if (chats && flags.text_key != DataOptions{}.text_key)
-    say(fmt::format("note: --text-key={} has no effect: conversations have keys of their own", escaped(flags.text_key)));
+    print_stderr(
+        fmt::format("note: --text-key={} has no effect: conversations have keys of their own", escaped(flags.text_key)));
   BaseModel base = flags.model.empty() ? BaseModel{} : look_at_model(flags.model, chats);
   const MadeFolder made(dir);
   FileSet set((dir / kInitJournal).string(), init_set());
@@ -422,7 +422,7 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
                                               yaml_quoted(absolute_path(flags.model)));
   files.make("run.yaml", run_yaml(files, model, data, base));
   set.commit(files.names, false);
-  say_ready();
+  print_ready();
   return 0;
 }
 

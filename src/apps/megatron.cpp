@@ -15,7 +15,7 @@ Translation translate_words(const std::vector<PlacedWord>& words, const DialectF
   const LaunchScript script = script_of(flags);
   LaunchedProgram launched = launched_program(script);
   for (const auto& [path, text] : script.written)
-    if (text.trouble.empty()) job.written[path] = text.text;
+    if (text.problem.empty()) job.written[path] = text.text;
   job.program = launched.program.text.substr(launched.program.text.rfind('/') + 1);
   if (job.ranks == 0) job.ranks = launched.ranks;
   launched.flags.insert(launched.flags.end(), words.begin(), words.end());  // typed flags override the script

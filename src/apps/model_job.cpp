@@ -9,7 +9,7 @@
 #include "io/model_folder.h"
 #include "io/stored_model.h"
 #include "parallel/fit.h"
-#include "runs/run_places.h"
+#include "runs/run_paths.h"
 #include "step/arithmetic.h"
 #include "step/layout.h"
 
@@ -25,8 +25,8 @@ LoadedModel open_model_job(World* world, const std::string& folder, const Config
   }
   if (!world || world->rank() == 0)
     for (const std::string& line :
-         {older_than_its_run(folder), older_than_its_run(adapter), trained_beside_another(adapter, folder)})
-      if (!line.empty()) say(escaped("warning: " + line));
+         {older_than_its_run(folder), older_than_its_run(adapter), trained_on_other_base(adapter, folder)})
+      if (!line.empty()) print_stderr(escaped("warning: " + line));
   const std::unique_ptr<Model> model = open_stored_model(folder);
   if (several) check_same(world->all(), "model", model->config().dump(1));
   InferenceLayout spread;

@@ -17,7 +17,7 @@
 #include "plan/machine.h"
 #include "plan/variants.h"
 #include "runs/open.h"
-#include "runs/run_places.h"
+#include "runs/run_paths.h"
 #include "train/resolve.h"
 
 namespace ravine {
@@ -181,30 +181,30 @@ void print_plan(const PlanFigures& f) {
                human_bytes(static_cast<double>(v.bytes)), v.time);
 }
 
-int run_plan(PlanFlags& flags, Config& asked) {
-  if (!asked.lora.path.empty()) asked.lora.path = adapter_meant_by(asked.lora.path, "lora.path");
-  std::string where = model_place(asked.model);
+int run_plan(PlanFlags& flags, Config& requested) {
+  if (!requested.lora.path.empty()) requested.lora.path = resolve_adapter(requested.lora.path, "lora.path");
+  std::string where = model_label(requested.model);
   check_flags(flags);
   if (where.empty())
     throw UserError("no model", "model.config", "a plan needs one", "set model.config=FILE.json or model.path=FOLDER");
-  const DeepSpeedStart start = flags.deepspeed.empty() ? DeepSpeedStart{} : read_deepspeed_start(flags.deepspeed, asked);
-  std::unique_ptr<Model> model = open_run_model(asked);
-  refuse_long_sequences(asked, model->facts());
+  const DeepSpeedStart start = flags.deepspeed.empty() ? DeepSpeedStart{} : read_deepspeed_start(flags.deepspeed, requested);
+  std::unique_ptr<Model> model = open_run_model(requested);
+  refuse_long_sequences(requested, model->facts());
   MachinePeaks peaks = machine_peaks();
   int ranks = narrow_option<int>(
       flags.ranks > 0 ? flags.ranks
-                      : std::max<int64_t>(1, asked.parallel.data) * asked.parallel.tensor * asked.parallel.pipeline,
+                      : std::max<int64_t>(1, requested.parallel.data) * requested.parallel.tensor * requested.parallel.pipeline,
       "parallel.data");
   int local = narrow_option<int>(flags.local > 0 ? flags.local : std::clamp(ranks, 1, std::max(1, thread_count())), "--local");
   int64_t have = flags.memory_mb > 0 ? flags.memory_mb << 20
                  : flags.memory > 0  ? static_cast<int64_t>(flags.memory * (1 << 30))
                                      : memory_for_run() / local;
   if (flags.procedure)
-    return print_procedure(*model, asked, start,
+    return print_procedure(*model, requested, start,
                            {.json = flags.ds_config,
                             .as_json = flags.json,
                             .overwrite = flags.overwrite,
-                            .free_batch = !asked.sources.contains("train.global_batch") && !start.says_batch,
+                            .free_batch = !requested.sources.contains("train.global_batch") && !start.sets_batch,
                             .ranks = ranks,
                             .memory = have,
                             .backend = flags.common.backend});
@@ -212,18 +212,18 @@ int run_plan(PlanFlags& flags, Config& asked) {
                        .ranks = ranks,
                        .cpu = cpu_arithmetic(cpu_id()),
                        .model = model.get(),
-                       .columns = asked.data.sequence_length};
+                       .columns = requested.data.sequence_length};
   const bool search = flags.layouts || flags.decide;
-  RunSpec spec = search ? resolve_types(asked, facts) : resolve(asked, facts);
+  RunSpec spec = search ? resolve_types(requested, facts) : resolve(requested, facts);
   const Types& types = spec.types;
   const Kernels& kernels = spec.kernels;
   PlanFor plan{.model = *model,
-               .config = search ? asked : spec.options,
+               .config = search ? requested : spec.options,
                .backend = flags.common.backend,
                .types = types,
                .kernels = kernels,
                .ranks = ranks,
-               .columns = asked.data.sequence_length,
+               .columns = requested.data.sequence_length,
                .memory = have,
                .rates = known_rates(local),
                .json = flags.json};
@@ -235,7 +235,7 @@ int run_plan(PlanFlags& flags, Config& asked) {
   if (!flags.schedule.empty()) {
     if (flags.schedule == "-") return fmt::print("{}", pipeline_chart(estimate.times)), 0;
     write_file_atomic(flags.schedule, pipeline_svg(estimate.times), may_overwrite(flags.overwrite));
-    say("saved    " + escaped(flags.schedule));
+    print_stderr("saved    " + escaped(flags.schedule));
     return 0;
   }
   const StepShape shape{.rows = config.train.micro_batch,
@@ -255,7 +255,7 @@ int run_plan(PlanFlags& flags, Config& asked) {
   }
   if (!flags.svg.empty()) {
     write_file_atomic(flags.svg, plan_picture(estimate, memories), may_overwrite(flags.overwrite));
-    say("saved    " + escaped(flags.svg));
+    print_stderr("saved    " + escaped(flags.svg));
   }
   const double flops =
       model->training_flops_per_token(shape.columns) * static_cast<double>(config.train.global_batch * shape.columns);

@@ -81,12 +81,12 @@ StepEstimate estimate_of(const PlanFor& plan, Config& c, const RunLayout& layout
 int print_layouts(const PlanFor& plan) {
   std::vector<PlannedLayout> all;
   Knobs knobs(
-      Way{.micro_batch = plan.config.train.micro_batch, .length = plan.columns, .compute = plan.config.precision.compute});
+      Trial{.micro_batch = plan.config.train.micro_batch, .length = plan.columns, .compute = plan.config.precision.compute});
   knobs.meshes = meshes_of(plan.ranks, plan.config.parallel, plan.model, micro_batches_of(plan.config));
   knobs.zeros = {0, 1, 2, 3};
   knobs.recomputes = {Recompute::cheap, Recompute::full};
-  for (const Way& way : knobs.ways()) {
-    const Config c = on_mesh(way.config(plan.config), way.mesh, plan.columns);
+  for (const Trial& trial : knobs.trials()) {
+    const Config c = on_mesh(trial.config(plan.config), trial.mesh, plan.columns);
     all.push_back(plan_layout(plan, c, run_layout(c, plan.ranks, plan.model)));
   }
   if (all.empty()) run_layout(plan.config, plan.ranks, plan.model);  // throws, with the valid meshes

@@ -52,15 +52,16 @@ int print_procedure(Model& model, const Config& options, const DeepSpeedStart& s
     return choice ? 0 : 1;
   }
   // Only the file goes to stdout, so that > can save it.
-  for (const std::string& notice : start.notices) say(notice);
-  say(fmt::format("{} rank{} with {} each; micro batches of 1 sequence, then from the fastest step on\n", call.ranks,
-                  call.ranks == 1 ? "" : "s", human_bytes(static_cast<double>(call.memory))));
-  say(fmt::format("{:>4}  {:>10} {:>10} {:>10}  {:<13} {}", "step", "device", "host", "disk", "", ""));
+  for (const std::string& notice : start.notices) print_stderr(notice);
+  print_stderr(fmt::format("{} rank{} with {} each; micro batches of 1 sequence, then from the fastest step on\n", call.ranks,
+                           call.ranks == 1 ? "" : "s", human_bytes(static_cast<double>(call.memory))));
+  print_stderr(fmt::format("{:>4}  {:>10} {:>10} {:>10}  {:<13} {}", "step", "device", "host", "disk", "", ""));
   for (const ProcedureStep& s : p.steps)
-    say(fmt::format("{:>4}  {:>10} {:>10} {:>10}  {:<13} {}", s.number == 10 ? "" : fmt::format("{}", s.number),
-                    bytes_text(s.device), bytes_text(s.host), bytes_text(s.disk), verdict(s), s.what));
+    print_stderr(fmt::format("{:>4}  {:>10} {:>10} {:>10}  {:<13} {}", s.number == 10 ? "" : fmt::format("{}", s.number),
+                             bytes_text(s.device), bytes_text(s.host), bytes_text(s.disk), verdict(s), s.what));
   if (!choice) {
-    say(fmt::format("\nnothing fits: the least is {} on a device{}", human_bytes(static_cast<double>(p.steps.back().device)),
+    print_stderr(
+        fmt::format("\nnothing fits: the least is {} on a device{}", human_bytes(static_cast<double>(p.steps.back().device)),
                     p.ranks_enough ? fmt::format("; {} ranks would do", *p.ranks_enough)
                                    : std::string("; a smaller data.sequence_length, or tensor ranks, divide what is left")));
     return 1;
@@ -68,16 +69,16 @@ int print_procedure(Model& model, const Config& options, const DeepSpeedStart& s
   int first = 0;
   for (const ProcedureStep& s : p.steps)
     if (first == 0 && s.possible && s.fits) first = s.number;
-  say(
+  print_stderr(
       fmt::format("\nstep {1} is the first that fits, with micro batches of {0}; beside this file the Trainer takes "
                   "--gradient_checkpointing --per_device_train_batch_size {0}",
                   choice->config.train.micro_batch, first));
   if (choice->host > 0 || choice->disk > 0)
-    say("where the CPU computes nothing moves to its own memory: a rank needs the sum of device and host here");
+    print_stderr("where the CPU computes nothing moves to its own memory: a rank needs the sum of device and host here");
   if (call.json.empty())
     fmt::print("{}", file);
   else
-    write_file_atomic(call.json, file, may_overwrite(call.overwrite)), say("saved    " + escaped(call.json));
+    write_file_atomic(call.json, file, may_overwrite(call.overwrite)), print_stderr("saved    " + escaped(call.json));
   return 0;
 }
 

@@ -20,7 +20,7 @@
 #include "probe/chart.h"
 #include "probe/run_metrics.h"
 #include "runs/run_folder.h"
-#include "runs/run_places.h"
+#include "runs/run_paths.h"
 
 namespace ravine {
 namespace {
@@ -116,7 +116,7 @@ int run_plot(PlotFlags& flags, Config&) {
       throw UserError("a file, not a run", r, "plot takes the folder of a run, or its metrics.jsonl",
                       fmt::format("name the folder: {}", folder));
     }
-    const std::string run = run_meant_by(r);
+    const std::string run = resolve_run(r);
     if (const auto inside = run != r || is_run(r) ? std::vector<std::string>() : runs_in(r, false); !inside.empty()) {
       std::string words;
       for (const std::string& one : inside) words += " " + shell_word(one);
@@ -130,7 +130,7 @@ int run_plot(PlotFlags& flags, Config&) {
   const std::vector<Chart> charts = charts_of(runs, flags);
   if (!flags.output.empty()) {
     write_picture(charts, runs, flags);
-    say("saved    " + escaped(flags.output));
+    print_stderr("saved    " + escaped(flags.output));
     return 0;
   }
   const int columns = std::min(terminal_columns().value_or(80), 160);

@@ -61,8 +61,8 @@ class Bar {
  public:
   void show(const PreprocessProgress& p) {
     const double seconds = elapsed();
-    if (first_bytes_ >= 0 && seconds - told_ < (log_.terminal() ? 0.1 : 15)) return;
-    told_ = seconds;
+    if (first_bytes_ >= 0 && seconds - reported_at_ < (log_.terminal() ? 0.1 : 15)) return;
+    reported_at_ = seconds;
     if (first_bytes_ < 0) first_bytes_ = p.bytes;
     const double fraction = p.total_bytes > 0 ? p.bytes / p.total_bytes : 1,
                  rate = (p.bytes - first_bytes_) / std::max(seconds, 1e-3);
@@ -80,7 +80,7 @@ class Bar {
  private:
   Log log_;
   double begin_ = seconds_now();
-  double told_ = 0, first_bytes_ = -1;
+  double reported_at_ = 0, first_bytes_ = -1;
 };
 
 bool holds_plain_text(const std::string& input) {

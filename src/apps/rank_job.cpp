@@ -40,7 +40,7 @@ int sharers(const World& world) {
 RankJob::RankJob(const ParallelOptions& options, int64_t threads) {
   if (!launched_as_rank()) {
     if (const auto other = other_launcher())
-      say(fmt::format(
+      print_stderr(fmt::format(
           "warning: {}={} is set, and this process is one alone: ranks are started by mpirun -n {} ravine .., or by srun --mpi=pmix",
           other->variable, other->ranks, other->ranks));
     return;
@@ -67,7 +67,7 @@ int RankJob::run(const std::function<void(World*)>& f) {
     return 0;
   } catch (const Stopped& e) {  // all ranks agree
     std::fflush(stdout);
-    if (world_->rank() == 0) say(escaped(e.what()));
+    if (world_->rank() == 0) print_stderr(escaped(e.what()));
     world_->all().barrier();
     return 130;
   } catch (const UserError& e) {

@@ -60,9 +60,9 @@ int run_replay_optimizer(ReplayOptimizerFlags& flags, Config& config) {
     std::vector<TensorBytes> views;
     for (const ReplayTensor& t : tensors) views.push_back({t.name, t.dtype, t.shape, t.data});
     save_safetensors(flags.out, views, {}, may_overwrite(flags.overwrite));
-    if (!input.paired.empty()) say(fmt::format("paired   {}: {}", escaped(flags.gradients), input.paired));
-    say(fmt::format("saved    {}: {} of {}, {} each", escaped(flags.out), counted(input.steps, "step"),
-                    name(config.optimizer.type), counted(static_cast<int64_t>(input.params.size()), "parameter")));
+    if (!input.paired.empty()) print_stderr(fmt::format("paired   {}: {}", escaped(flags.gradients), input.paired));
+    print_stderr(fmt::format("saved    {}: {} of {}, {} each", escaped(flags.out), counted(input.steps, "step"),
+                             name(config.optimizer.type), counted(static_cast<int64_t>(input.params.size()), "parameter")));
   });
 }
 

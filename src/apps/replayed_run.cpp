@@ -51,10 +51,10 @@ RecordedSteps::RecordedSteps(const std::string& from, const std::string& run) {
 
 void RecordedSteps::hold(int64_t step, double loss, double rate, Log& log) {
   const auto was = steps_.find(step);
-  if (said_ || was == steps_.end()) return;
+  if (reported_ || was == steps_.end()) return;
   const bool other_rate = !std::isnan(was->second.rate) && was->second.rate != rate;
   if (!other_rate && was->second.loss == loss) return;
-  said_ = true;
+  reported_ = true;
   log.warn("step {} is not the one that the run has made: loss {:.9g} and rate {:.9g}, and {} has {:.9g} and {:.9g}{}", step,
            loss, rate, file_, was->second.loss, was->second.rate,
            other_rate

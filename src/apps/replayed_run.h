@@ -32,7 +32,7 @@ class RecordedSteps {
   };
   std::string file_;
   std::map<int64_t, Step> steps_;
-  bool said_ = false;
+  bool reported_ = false;
 };
 
 }  // namespace ravine

@@ -7,14 +7,14 @@
 #include "apps/adapters.h"
 #include "apps/commands.h"
 #include "apps/model_job.h"
-#include "apps/named_models.h"
+#include "apps/named_prompt_models.h"
 #include "apps/stop_signals.h"
 #include "base/log.h"
 #include "base/read_text.h"
 #include "base/text.h"
 #include "engine/make_recipe.h"
 #include "io/model_folder.h"
-#include "runs/run_places.h"
+#include "runs/run_paths.h"
 #include "serve/service.h"
 
 namespace ravine {
@@ -91,11 +91,11 @@ void check_origins(const std::vector<std::string>& origins) {
 }
 
 // Returns the conversation of a model; null if it has no chat template: it can still complete texts.
-const ChatPrompt* chat_of(NamedModels& named_models, size_t named, bool asked, Log& log) {
+const ChatPrompt* chat_of(NamedPromptModels& named_models, size_t named, bool must_exist, Log& log) {
   try {
     return &named_models.chat(named);
   } catch (const UserError& e) {
-    if (asked) throw;
+    if (must_exist) throw;
     log.warn("no conversations: {}", escaped(e.what()));
     return nullptr;
   }
@@ -104,11 +104,11 @@ const ChatPrompt* chat_of(NamedModels& named_models, size_t named, bool asked, L
 int run_serve(ServeFlags& flags, Config& config) {
   const std::string key = key_of(flags);
   check_origins(flags.cors);
-  const MeantAdapters meant = model_and_adapters_meant_by(config.model.path, flags.adapter);
-  config.model.path = flags.model = meant.model;
+  const ResolvedAdapters resolved = resolve_model_and_adapters(config.model.path, flags.adapter);
+  config.model.path = flags.model = resolved.model;
   check_model_folder(config.model.path, "--model");
   Log log;
-  NamedModels named_models(config.model, meant.adapters, flags.chat_template, {true, ""});
+  NamedPromptModels named_models(config.model, resolved.adapters, flags.chat_template, {true, ""});
   std::vector<const ChatPrompt*> chats;
   for (size_t i = 0; i < named_models.size(); ++i) {
     if (!named_models[i].tokenizer)
@@ -126,12 +126,13 @@ int run_serve(ServeFlags& flags, Config& config) {
   const Recipe recipe = make_recipe(config.precision, loaded.kernels);
   GenerateOptions shared;
   shared.recipe = &recipe, shared.max_length = kUnbounded;
-  DeskLimits limits{.places = flags.max_batch, .queue = flags.max_queue, .seconds = static_cast<double>(flags.time_limit)};
+  DeskLimits limits{
+      .max_sequences = flags.max_batch, .queue = flags.max_queue, .seconds = static_cast<double>(flags.time_limit)};
   limits.longest = 1;
-  std::vector<ServedModel> models;
+  std::vector<ServedPromptModel> models;
   const std::string base_name = flags.served_model_name.empty() ? folder_name(config.model.path) : flags.served_model_name;
   for (size_t i = 0; i < named_models.size(); ++i) {
-    const NamedModel& v = named_models[i];
+    const NamedPromptModel& v = named_models[i];
     const int64_t positions = v.loaded->model->facts().max_positions;
     limits.longest = std::max(limits.longest, positions > 0 ? positions : kUnbounded);
     models.push_back({v.name.empty() ? base_name : v.name, v.loaded, v.tokenizer.get(), chats[i], &v.defaults});
@@ -139,7 +140,7 @@ int run_serve(ServeFlags& flags, Config& config) {
       log.warn("'{}' of generation_config.json is not offered and has no effect", field);
   }
   Desk desk(limits, shared);
-  Service service(desk, models, {key, flags.cors, [](const std::string& line) { say(line); }}, shared);
+  Service service(desk, models, {key, flags.cors, [](const std::string& line) { print_stderr(line); }}, shared);
   StopSignals signals;
   HttpLimits http;
   http.body = flags.max_body << 20;
@@ -151,7 +152,7 @@ int run_serve(ServeFlags& flags, Config& config) {
   std::fflush(stdout);
   if (key.empty() && flags.host != "127.0.0.1" && flags.host != "localhost" && flags.host != "::1")
     log.warn("whoever reaches {} may ask: there is no API key", escaped(flags.host));
-  signals.say_when_asked("finishing what is under way; Ctrl-C once more ends at once", "stopped");
+  signals.set_stop_lines("finishing what is under way; Ctrl-C once more ends at once", "stopped");
   desk.run([&] { return signals.requested(); });
   return 0;
 }

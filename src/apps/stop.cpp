@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "files/folder_lock.h"
 #include "runs/run_folder.h"
-#include "runs/run_places.h"
+#include "runs/run_paths.h"
 #include "runs/stop_request.h"
 
 namespace ravine {
@@ -20,7 +20,7 @@ struct StopFlags {
 };
 
 int run_stop(StopFlags& flags, Config&) {
-  flags.output = run_meant_by(flags.output);
+  flags.output = resolve_run(flags.output);
   // A run locks its folder long before it writes config.yaml, which happens after weights and checkpoint are read.
   if (!is_run(flags.output) && !std::filesystem::exists(std::filesystem::path(flags.output) / "config.yaml"))
     throw UserError("no run in this folder", flags.output,
@@ -31,7 +31,7 @@ int run_stop(StopFlags& flags, Config&) {
         "no run is alive in this folder", flags.output, "its run has ended, or is not at its first step yet",
         "nothing needs to be stopped; if it was killed, the command that started it, with checkpoint.resume=auto, resumes from its newest checkpoint");
   request_stop(flags.output);
-  say(fmt::format("asked the run in {} ({}) to finish its step, save and stop", flags.output, *holder));
+  print_stderr(fmt::format("asked the run in {} ({}) to finish its step, save and stop", flags.output, *holder));
   return 0;
 }
 

@@ -15,7 +15,7 @@
 
 namespace ravine {
 namespace {
-std::atomic<bool> asked{false};  // global: a signal handler has no other access
+std::atomic<bool> signal_received{false};  // global: a signal handler has no other access
 std::atomic<int> interrupts{0};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
@@ -53,7 +53,7 @@ void never_wait_for_readers() {
 void handle(int number) {
   const int error = errno;
   never_wait_for_readers();
-  const bool first = !asked.exchange(true);
+  const bool first = !signal_received.exchange(true);
   readers.fetch_add(1);
   const Answers& a = answers[current.load()];
   if (first) a.first.write();
@@ -103,9 +103,9 @@ struct sigaction before_us[std::size(kSignals)], before_further;
 }  // namespace
 
 StopSignals::StopSignals(int64_t further) : further_(static_cast<int>(further)) {
-  asked = false;
+  signal_received = false;
   interrupts = 0;
-  say_when_asked("", "");
+  set_stop_lines("", "");
   struct sigaction action {};
   action.sa_handler = handle;
   sigemptyset(&action.sa_mask);
@@ -125,9 +125,9 @@ StopSignals::~StopSignals() {
   if (further_ != 0) sigaction(further_, &before_further, nullptr);
 }
 
-bool StopSignals::requested() const { return asked.load(); }
+bool StopSignals::requested() const { return signal_received.load(); }
 
-void StopSignals::say_when_asked(const std::string& first, const std::string& end) {
+void StopSignals::set_stop_lines(const std::string& first, const std::string& end) {
   const int next = 1 - current.load();
   if (readers.load() > 0) return;  // a handler may still read the set to be written
   answers[next].first.set(first);

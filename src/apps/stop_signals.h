@@ -20,7 +20,7 @@ class StopSignals : public StopToken {
   bool requested() const override;
   // Sets the lines that the first signal (`first`) and the second SIGINT (`end`) print; "": nothing is printed. Lines
   // above 399 bytes are cut. Has no effect while a signal is handled.
-  void say_when_asked(const std::string& first, const std::string& end) override;
+  void set_stop_lines(const std::string& first, const std::string& end) override;
 
  private:
   int further_;

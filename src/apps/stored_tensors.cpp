@@ -15,9 +15,9 @@ StoredTensors::StoredTensors(const std::string& path) {
     return;
   }
   // A file of one rank, or of a checkpoint: the manifest next to it has its checksums.
-  const fs::path beside = folder ? fs::path(path) : fs::absolute(path).parent_path();
-  if ((folder || fs::path(path).filename().string().starts_with("state-")) && is_checkpoint(beside.string()))
-    CheckpointReader(beside.string(), true);
+  const fs::path folder_path = folder ? fs::path(path) : fs::absolute(path).parent_path();
+  if ((folder || fs::path(path).filename().string().starts_with("state-")) && is_checkpoint(folder_path.string()))
+    CheckpointReader(folder_path.string(), true);
   set_ = std::make_unique<TensorSet>(path);
   for (const auto& entry : set_->tensors()) names_.push_back(entry.first);
 }

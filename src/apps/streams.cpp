@@ -64,7 +64,8 @@ void finish_output(bool lasting) {
   if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return;
   const int code = errno;
   const bool gone = reader_of_stdout_is_gone();
-  if (gone && lasting) return say("the work is done; what was to be printed about it is lost: nobody reads stdout any more");
+  if (gone && lasting)
+    return print_stderr("the work is done; what was to be printed about it is lost: nobody reads stdout any more");
   if (gone) end_by_broken_pipe();
   fail("output: writing to stdout failed{}{}{}", code != 0 ? ": " : ", is the disk full?", code != 0 ? std::strerror(code) : "",
        lasting ? "; the work itself is done, only what was to be printed about it is lost" : "");

@@ -90,7 +90,7 @@ int run_encode(EncodeFlags& flags, Config&) {
     return 0;
   }
   JsonlParser parser("text", "");
-  if (::isatty(STDIN_FILENO) == 1) say("note: each line that you type is a text; Ctrl-D ends");
+  if (::isatty(STDIN_FILENO) == 1) print_stderr("note: each line that you type is a text; Ctrl-D ends");
   each_line([&](std::string_view line, const std::string& where) {
     if (!flags.jsonl) return print_line(list_text(tokenizer->encode(line, !flags.no_special)));
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
@@ -136,7 +136,8 @@ int run_decode(DecodeFlags& flags, Config&) {
                       flags.jsonl ? "each line must be {\"ids\": [1, 2, ..]}" : "each line must be a list [1, 2, ..]",
                       "correct the input");
     if (const auto beyond = std::erase_if(ids, [&](int32_t id) { return id >= tokenizer->size(); }); beyond > 0)
-      say(fmt::format("warning: {}: {} beyond the {} of the tokenizer: rows of a model that stand for no token make no text",
+      print_stderr(
+          fmt::format("warning: {}: {} beyond the {} of the tokenizer: rows of a model that stand for no token make no text",
                       where, beyond == 1 ? "an id is" : fmt::format("{} ids are", beyond), tokenizer->size()));
     std::string text = tokenizer->decode(ids, flags.skip_special);
     // JSON in ASCII: U+2028 in a text would end a line in some readers. Files and pipes get the text unchanged.

@@ -44,14 +44,14 @@ class TraceFile : public TraceOutput {
 
 int run_trace(TraceFlags& flags, Config& config) {
   refuse_existing_file(flags.out, flags.overwrite);
-  const MeantAdapters meant = model_and_adapters_meant_by(flags.model, flags.adapter);
-  const std::string adapter = one_adapter(meant, "trace");
+  const ResolvedAdapters resolved = resolve_model_and_adapters(flags.model, flags.adapter);
+  const std::string adapter = one_adapter(resolved, "trace");
   RankJob job(config.parallel, config.train.threads);
   LoadedModel loaded;
   return job.run([&](World* world) {
-    loaded = open_model_job(world, meant.model, config, flags.common.backend, OpenFor::gradients, describe(flags), adapter);
+    loaded = open_model_job(world, resolved.model, config, flags.common.backend, OpenFor::gradients, describe(flags), adapter);
     const TraceInput input = read_trace_input(flags.input, loaded.model->facts());
-    if (!input.note.empty() && loaded.ranks().first()) say("note: " + escaped(flags.input) + ": " + input.note);
+    if (!input.note.empty() && loaded.ranks().first()) print_stderr("note: " + escaped(flags.input) + ": " + input.note);
     if (flags.backward && input.labels.empty())
       throw UserError("--backward without labels", flags.input, "gradients need a loss", "add 'labels' [B,T] to the file");
     const Recipe recipe = make_recipe(config.precision, loaded.kernels);
@@ -64,7 +64,7 @@ int run_trace(TraceFlags& flags, Config& config) {
     trace(loaded, input, flags.backward, recipe, file ? static_cast<TraceOutput&>(*file) : nothing);
     if (file) {
       file->commit(flags.overwrite);
-      say("saved    " + escaped(flags.out));
+      print_stderr("saved    " + escaped(flags.out));
     }
     loaded = {};
   });

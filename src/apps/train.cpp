@@ -3,7 +3,7 @@
 #include "apps/stop_signals.h"
 #include "apps/training.h"
 #include "probe/capture.h"
-#include "runs/run_places.h"
+#include "runs/run_paths.h"
 #include "styles/deepspeed_files.h"
 #include "styles/deepspeed_monitors.h"
 #include "styles/flops_profile.h"
@@ -31,12 +31,12 @@ int run_train(TrainFlags& flags, Config& config) { return run_training(config, f
 
 }  // namespace
 
-int run_training(Config& config, Backend backend, const TrainerOutputs& outputs, const std::vector<std::string>& said) {
+int run_training(Config& config, Backend backend, const TrainerOutputs& outputs, const std::vector<std::string>& notices) {
   refuse_config_of_other_run(config);
-  if (!config.lora.path.empty()) config.lora.path = adapter_meant_by(config.lora.path, "lora.path");
+  if (!config.lora.path.empty()) config.lora.path = resolve_adapter(config.lora.path, "lora.path");
   RankJob job(config.parallel, config.train.threads);
   Log log;
-  for (const std::string& line : said) log.note(line);
+  for (const std::string& line : notices) log.note(line);
   std::vector<std::unique_ptr<Capture>> dumps;  // they outlive the trainer, which calls them
   FlopsProfile flops(outputs.flops);
   std::unique_ptr<Trainer> trainer;
@@ -57,8 +57,8 @@ int run_training(Config& config, Backend backend, const TrainerOutputs& outputs,
     if (outputs.wall_clock || outputs.flops.enabled)
       style.more.emplace_back([&] { return step_clock_hook(outputs.wall_clock); });
     trainer = std::make_unique<Trainer>(config, backend, log, world, std::move(style));
-    for (const auto& dump : dumps) trainer->watch(*dump);
-    if (outputs.flops.enabled) trainer->watch(flops);
+    for (const auto& dump : dumps) trainer->add_observer(*dump);
+    if (outputs.flops.enabled) trainer->add_observer(flops);
     StopSignals signals(config.train.stop_signal);
     trainer->run(signals);
     trainer.reset();

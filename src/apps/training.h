@@ -10,9 +10,9 @@
 namespace ravine {
 
 // Trains by `config` and returns the exit status. Throws UserError, Error or Stopped. log.txt begins with the lines of
-// `said`, which were printed before.
+// `notices`, which were printed before.
 int run_training(Config& config, Backend backend, const TrainerOutputs& outputs = {},
-                 const std::vector<std::string>& said = {});
+                 const std::vector<std::string>& notices = {});
 
 // Prints loss and perplexity on data.valid, as a JSON line on stdout, of the model that the run would start with. With
 // `outputs.results` the results are also written to train.output, as Transformers' Trainer does; else no file is

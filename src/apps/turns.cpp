@@ -7,7 +7,7 @@
 #include <clocale>
 #include <cstdio>
 
-#include "apps/named_models.h"
+#include "apps/named_prompt_models.h"
 #include "base/byte_order_mark.h"
 #include "base/error.h"
 #include "base/terminal.h"

@@ -59,7 +59,7 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
   }
 
  private:
-  Json& place(Json value) {
+  Json& append(Json value) {
     if (open_.empty()) return root_ = std::move(value);
     Json& in = *open_.back();
     if (in.is_array()) return in.get_ref<Json::array_t&>().emplace_back(std::move(value));
@@ -69,14 +69,14 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
   }
   template <class T>
   bool put(T&& value) {
-    place(Json(std::forward<T>(value)));
+    append(Json(std::forward<T>(value)));
     return true;
   }
   bool open(Json container) {
     if (open_.size() >= kJsonDepth)
       throw UserError("JSON is nested too deeply", where_, fmt::format("at most {} levels", kJsonDepth),
                       "check that this is the file you meant");
-    open_.push_back(&place(std::move(container)));
+    open_.push_back(&append(std::move(container)));
     return true;
   }
   // Merges equal keys: the first one's position, the last one's value.

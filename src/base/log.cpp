@@ -15,7 +15,7 @@
 
 namespace ravine {
 
-void say(std::string_view line) noexcept {
+void print_stderr(std::string_view line) noexcept {
   try {
     const std::string text = std::string(line) + "\n";
     std::fwrite(text.data(), 1, text.size(), stderr);

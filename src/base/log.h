@@ -10,7 +10,7 @@
 namespace ravine {
 
 // Writes a line to stderr without escaping. Never throws, also if stderr is closed, full or a broken pipe.
-void say(std::string_view line) noexcept;
+void print_stderr(std::string_view line) noexcept;
 
 // Writes lines to stderr and to log.txt. Thread-safe, except for quiet().
 class Log {

@@ -108,9 +108,9 @@ std::string missing_path_advice(const std::string& path, Hub hub) {
     missing = missing.parent_path();
   const fs::path there = missing.has_parent_path() ? missing.parent_path() : fs::path(".");
   if (const std::string near = near_name(there, missing.filename().string()); !near.empty()) {
-    fs::path meant = missing.has_parent_path() ? missing.parent_path() / near : fs::path(near);
-    if (missing != whole) meant /= whole.lexically_relative(missing);
-    return fmt::format("did you mean '{}'?", meant.string());
+    fs::path likely = missing.has_parent_path() ? missing.parent_path() / near : fs::path(near);
+    if (missing != whole) likely /= whole.lexically_relative(missing);
+    return fmt::format("did you mean '{}'?", likely.string());
   }
   const size_t slash = path.find('/');
   const bool two = slash != std::string::npos && slash > 0 && slash + 1 < path.size() &&

@@ -11,7 +11,7 @@ class StopToken {
   virtual bool requested() const { return false; }
   // Sets the lines, without newline, that stop requests print: `first` for the first request, `end` for the second
   // request, which ends the process. The default does nothing.
-  virtual void say_when_asked(const std::string& /*first*/, const std::string& /*end*/) {}
+  virtual void set_stop_lines(const std::string& /*first*/, const std::string& /*end*/) {}
 };
 
 }  // namespace ravine

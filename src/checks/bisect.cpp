@@ -67,7 +67,7 @@ SideRun open_side(const BisectSide& side, const std::string& name, const BisectO
   } else {
     run.ranks = ranks_of(load_config(side.path).parallel);
     run.folder = o.folder + "/run_" + name;
-    o.say(fmt::format("trains   {} for {}", side.path, counted(o.steps, "step")));
+    o.print_stderr(fmt::format("trains   {} for {}", side.path, counted(o.steps, "step")));
     std::vector<std::string> words = started_on(side.program, run.ranks);
     words.insert(words.end(), {"train", "--config", side.path, "train.output=" + run.folder,
                                fmt::format("train.exit_every={}", o.steps), "log.every=1", "train.valid_every=0"});
@@ -179,7 +179,7 @@ void find_element(FirstDifference& d, const std::string& key, const std::pair<st
   }
 }
 
-std::string place_text(const std::string& phase, int64_t layer, const std::string& op, const std::string& path) {
+std::string step_text(const std::string& phase, int64_t layer, const std::string& op, const std::string& path) {
   return fmt::format("{}{}: {} at {}", phase, layer >= 0 ? fmt::format(", layer {}", layer) : "", op,
                      path.empty() ? "-" : path);
 }
@@ -197,7 +197,7 @@ std::string Bisection::text() const {
   const FirstDifference& d = *first;
   std::string out;
   if (d.step > 1) out += fmt::format("Before step {} all is equal bit for bit. ", d.step);
-  out += fmt::format("The first difference is in step {}, {}, tensor '{}'", d.step, place_text(d.phase, d.layer, d.op, d.path),
+  out += fmt::format("The first difference is in step {}, {}, tensor '{}'", d.step, step_text(d.phase, d.layer, d.op, d.path),
                      d.tensor);
   if (d.output)
     out += d.inputs_equal ? "; all inputs of the call are equal." : "; the call has other inputs too.";
@@ -207,7 +207,7 @@ std::string Bisection::text() const {
   if (agrees) return out + " Roundings explain all differences.";
   if (culprit)
     out += fmt::format(" Roundings do not explain step {}, {}{}.", culprit->step,
-                       place_text(culprit->phase, layer_of(culprit->path), culprit->op, culprit->path),
+                       step_text(culprit->phase, layer_of(culprit->path), culprit->op, culprit->path),
                        culprit->hypothesis.empty() ? "" : ": " + culprit->hypothesis);
   return out;
 }
@@ -234,8 +234,8 @@ Bisection bisect(const BisectSide& a, const BisectSide& b, const BisectOptions& 
   out.further = {behind(run_a), behind(run_b)};
   Dumps dumps(run_a, run_b, options);
   if (differing == 0) {  // weights may differ behind equal losses
-    options.say(fmt::format("steps    {} have equal losses and norms; weights and optimizer states are compared",
-                            counted(out.steps, "recorded step")));
+    options.print_stderr(fmt::format("steps    {} have equal losses and norms; weights and optimizer states are compared",
+                                     counted(out.steps, "recorded step")));
     const Comparison states = dumps.compare({.from = last, .to = last, .what = "checksum", .phases = {"update"}});
     out.equal = out.agrees = !first_pair(states) && states.agrees();
     if (out.equal) return out;
@@ -243,13 +243,13 @@ Bisection bisect(const BisectSide& a, const BisectSide& b, const BisectOptions& 
   }
   int64_t from = last_equal + 1;
   const auto repeat = [&] {
-    options.say(fmt::format("repeats  steps {} to {} of both", from, differing));
+    options.print_stderr(fmt::format("repeats  steps {} to {} of both", from, differing));
     return dumps.compare({.from = from, .to = differing, .what = "statistics"});
   };
   Comparison c = repeat();
   if (const ComparedPair* p = first_pair(c); p && from > 1 && p->a.op == kStateOp && p->a.step < from) {
     // An earlier update has made other weights.
-    options.say(fmt::format("states   of steps 1 to {}", from - 1));
+    options.print_stderr(fmt::format("states   of steps 1 to {}", from - 1));
     const Comparison states = dumps.compare({.from = 1, .to = from - 1, .what = "checksum", .phases = {"update"}});
     if (const ComparedPair* first = first_pair(states)) {
       from = differing = std::max<int64_t>(1, first->a.step);
@@ -263,8 +263,8 @@ Bisection bisect(const BisectSide& a, const BisectSide& b, const BisectOptions& 
   if (!pair) return out;
   out.first = difference_of(*pair, c);
   if (c.layouts_differ) return out;
-  options.say(fmt::format("values   of {} at {}, step {}", out.first->op, out.first->path.empty() ? "-" : out.first->path,
-                          out.first->step));
+  options.print_stderr(fmt::format("values   of {} at {}, step {}", out.first->op,
+                                   out.first->path.empty() ? "-" : out.first->path, out.first->step));
   find_element(*out.first, pair->a.key(),
                dumps.make({.from = out.first->step,
                            .to = out.first->step,

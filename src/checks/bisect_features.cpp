@@ -71,7 +71,7 @@ class FeatureRuns {
       if (on.empty()) throw;
       found = e.what();
     }
-    o_.say(fmt::format("{:<9}{}", found.empty() ? "equal" : "DIFFERS", names(on)));
+    o_.print_stderr(fmt::format("{:<9}{}", found.empty() ? "equal" : "DIFFERS", names(on)));
     return found_[on] = found;
   }
   std::string names(const std::set<int>& on) const {

@@ -32,7 +32,7 @@ struct FeatureOptions {
   int64_t steps = 4;  // of each training
   std::string program, folder;
   std::string reference;  // a curve or dump of the right result; empty: the training without all features
-  std::function<void(const std::string&)> say = [](const std::string&) {};
+  std::function<void(const std::string&)> print_stderr = [](const std::string&) {};
 };
 
 // The result of bisect_features(). guilty: sets of names of features; empty: none changes the result. without_all: the

@@ -72,7 +72,7 @@ Scan scan_rows(const TokenSource& s, int64_t most, int64_t vocabulary) {
     for (size_t t = 0; t < row.ids.size(); ++t)
       if (row.ids[t] < 0 || (vocabulary > 0 && row.ids[t] >= vocabulary)) {
         if (scan.outside++ == 0)
-          scan.first_outside = fmt::format("id {} at column {} of {}", row.ids[t], t, s.tokens->place(i));
+          scan.first_outside = fmt::format("id {} at column {} of {}", row.ids[t], t, s.tokens->location(i));
       }
     count_labels(row, scan);
     if (row.ids.empty()) continue;
@@ -82,7 +82,7 @@ Scan scan_rows(const TokenSource& s, int64_t most, int64_t vocabulary) {
     const uint64_t sum = checksum_of(std::as_bytes(std::span(row.ids)));
     const auto [it, fresh] = seen.emplace(sum, i);
     if (!fresh && scan.repeated++ == 0)
-      scan.first_repeated = fmt::format("{} repeats {}", s.tokens->place(i), s.tokens->place(it->second));
+      scan.first_repeated = fmt::format("{} repeats {}", s.tokens->location(i), s.tokens->location(it->second));
   }
   return scan;
 }
@@ -113,13 +113,13 @@ std::optional<int64_t> model_id(const TokenSource& s, const char* key) {
 // Holds the special ids of tokenizer, model and data against each other.
 DataFinding check_special(const TokenSource& s, const Scan& scan) {
   DataFinding f{"special ids", {}, ""};
-  std::vector<std::string> told, wrong;
+  std::vector<std::string> known, wrong;
   const SpecialTokens own = s.tokenizer ? s.tokenizer->special() : SpecialTokens{};
   for (const auto& [name, id] : {std::pair{"bos", own.bos}, {"eos", own.eos}, {"pad", own.pad}, {"unk", own.unk}}) {
     const std::optional<int64_t> model = model_id(s, (std::string(name) + "_token_id").c_str());
     if (id && model && *id != *model)
       wrong.push_back(fmt::format("{} is {} in the tokenizer and {} in the model", name, *id, *model));
-    if (id || model) told.push_back(fmt::format("{} {}", name, id ? *id : *model));
+    if (id || model) known.push_back(fmt::format("{} {}", name, id ? *id : *model));
     f.kept = f.kept || (id && model) ? std::optional(true) : f.kept;
   }
   const std::optional<int64_t> eos = own.eos ? std::optional<int64_t>(*own.eos) : model_id(s, "eos_token_id");
@@ -143,7 +143,7 @@ DataFinding check_special(const TokenSource& s, const Scan& scan) {
   }
   if (!wrong.empty()) f.kept = false;
   f.text = !wrong.empty() ? fmt::format("{}", fmt::join(wrong, "; "))
-           : f.kept       ? fmt::format("tokenizer, model and data agree: {}", fmt::join(told, ", "))
+           : f.kept       ? fmt::format("tokenizer, model and data agree: {}", fmt::join(known, ", "))
                           : "only one of tokenizer, model and data names them";
   return f;
 }
@@ -182,8 +182,8 @@ DataFinding check_repeats(const Scan& scan) {
 // Renders one conversation by the templates of training and inference, and compares the texts.
 DataFinding check_template(const TokenSource& s) {
   DataFinding f{"template", {}, ""};
-  const bool asked = s.side && !s.side->config.data.chat_template.empty();
-  if (!s.side || !s.tokenizer || (!asked && !s.conversations)) {
+  const bool has_template = s.side && !s.side->config.data.chat_template.empty();
+  if (!s.side || !s.tokenizer || (!has_template && !s.conversations)) {
     f.text = "no conversations are trained";
     return f;
   }
@@ -241,7 +241,9 @@ class Cursor {
     return {ids_.begin() + static_cast<ptrdiff_t>(begin),
             ids_.begin() + static_cast<ptrdiff_t>(std::min(ids_.size(), here + kAround))};
   }
-  std::string place() const { return row_ < 0 ? "" : fmt::format("{} column {}", stream_.place(row_), at_ == 0 ? 0 : at_ - 1); }
+  std::string location() const {
+    return row_ < 0 ? "" : fmt::format("{} column {}", stream_.location(row_), at_ == 0 ? 0 : at_ - 1);
+  }
 
  private:
   const TokenStream& stream_;
@@ -284,8 +286,8 @@ StreamComparison compare_streams(const TokenSource& a, const TokenSource& b, int
     out.split = StreamSplit{.token = out.equal,
                             .row_a = x.row(),
                             .row_b = y.row(),
-                            .place_a = x.place(),
-                            .place_b = y.place(),
+                            .place_a = x.location(),
+                            .place_b = y.location(),
                             .text_a = shown_ids(x.around(), a.tokenizer.get()),
                             .text_b = shown_ids(y.around(), b.tokenizer ? b.tokenizer.get() : a.tokenizer.get())};
     return out;

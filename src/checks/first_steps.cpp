@@ -68,13 +68,13 @@ double apart(const std::vector<double>& a, const std::vector<double>& b, const s
 
 // Swaps the places of two parameters in each layer, in an order of the parameters.
 void swap_in_layers(const std::vector<std::string>& names, const char* one, const char* other, std::vector<size_t>& order) {
-  std::map<std::string, size_t> place;
-  for (size_t i = 0; i < order.size(); ++i) place[names[order[i]]] = i;
+  std::map<std::string, size_t> index;
+  for (size_t i = 0; i < order.size(); ++i) index[names[order[i]]] = i;
   for (const std::string& name : names)
     if (const size_t at = name.find(one); at != std::string::npos) {
       std::string twin = name;
       twin.replace(at, std::string(one).size(), other);
-      if (const auto found = place.find(twin); found != place.end()) std::swap(order[place[name]], order[found->second]);
+      if (const auto found = index.find(twin); found != index.end()) std::swap(order[index[name]], order[found->second]);
     }
 }
 
@@ -131,9 +131,9 @@ Paired pair_listed(const LocalNorms& named, const LocalNorms& list, bool list_is
   std::vector<size_t> best;
   double least = HUGE_VAL;
   for (const ListedOrder& o : listed_orders(named.names, x.size())) {
-    std::vector<size_t> place(o.order.size());  // by parameter: its place in the list
-    for (size_t i = 0; i < place.size(); ++i) place[o.order[i]] = i;
-    if (const double far = apart(x, y, place); far < least) least = far, best = place, out.how = o.how;
+    std::vector<size_t> index(o.order.size());  // by parameter: its place in the list
+    for (size_t i = 0; i < index.size(); ++i) index[o.order[i]] = i;
+    if (const double far = apart(x, y, index); far < least) least = far, best = index, out.how = o.how;
   }
   for (size_t i = 0; i < x.size(); ++i) {
     out.names.push_back(named.names.empty() ? fmt::format("number {}", i + 1) : plain_name(named.names[i]));

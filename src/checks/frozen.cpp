@@ -75,12 +75,12 @@ FrozenVerdict judge_frozen(const TrainingCurve& ours, const TrainingCurve& their
 std::string FrozenVerdict::text(const FrozenLimits& limits) const {
   const std::string norms = with_norm > 0 ? fmt::format(", global norms {:.3g} (limit {:g})", norm_most, limits.norm)
                                           : ", and a side has no global norms";
-  std::string said = fmt::format("{} without an update: losses are at most {:.3g} apart (limit {:g}){}.",
-                                 counted(steps, "step"), loss_most, limits.loss, norms);
+  std::string finding = fmt::format("{} without an update: losses are at most {:.3g} apart (limit {:g}){}.",
+                                    counted(steps, "step"), loss_most, limits.loss, norms);
   if (out.empty())
-    return said + " No step stands out: the forward pass agrees" + (with_norm > 0 ? ", and the backward pass." : ".");
+    return finding + " No step stands out: the forward pass agrees" + (with_norm > 0 ? ", and the backward pass." : ".");
   if (all_beyond)
-    return said +
+    return finding +
            fmt::format(
                " Most steps are beyond a limit, by {:+.3g} on average in the loss: no batch is at fault, but a part of the "
                "model or its weights. Use ravine check step.",
@@ -89,7 +89,7 @@ std::string FrozenVerdict::text(const FrozenLimits& limits) const {
   for (size_t i = 0; i < std::min<size_t>(out.size(), 5); ++i)
     list += fmt::format("{}{} (loss {:+.3g}{})", i > 0 ? ", " : "", out[i].step, out[i].loss,
                         with_norm > 0 ? fmt::format(", norm {:+.3g}", out[i].norm) : "");
-  return said +
+  return finding +
          fmt::format(
              " {}: step {}{}. Look at that step's batch: ravine data show --config CONFIG --step {}, and dump it on both sides.",
              agrees() ? "Within the limits, but far from the others" : "Beyond a limit", list,

@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kReordered[] = {"attention", "loss_head", "qkv", "gate_up"};
 
 // Notes loss, norm and rate of each step, and moves the parameters before the first.
-class CurveOfRun : public StepWatch {
+class CurveOfRun : public StepObserver {
  public:
   explicit CurveOfRun(const OtherRoundings& way) : way_(way) {}
   void begin(OpenedRun& run, int64_t) override {
@@ -70,7 +70,7 @@ TrainingCurve repeat_run(const Config& given, Backend backend, World* world, int
   log.quiet(true);
   CurveOfRun watch(way);
   Trainer trainer(config, backend, log, world);
-  trainer.watch(watch);
+  trainer.add_observer(watch);
   trainer.replay(steps);
   watch.curve.name = way.name(), watch.curve.kind = "run of Ravine";
   const auto compute = trainer.config().precision.compute;

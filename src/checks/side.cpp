@@ -17,7 +17,7 @@ void build_model(Side& s) {
   if (s.config.model.path.empty() && s.config.model.config.empty()) return;
   namespace fs = std::filesystem;
   try {
-    s.model = asked_model_config(s.config);
+    s.model = requested_model_config(s.config);
     if (!s.config.model.path.empty())
       s.model_file = (fs::path(s.config.model.path) / "config.json").string();
     else if (!is_inline(s.config.model.config))
@@ -47,13 +47,13 @@ void build_model(Side& s) {
       return e.what();
     }
   };
-  std::string trouble = build();
-  if (trouble.empty()) return;
+  std::string problem = build();
+  if (problem.empty()) return;
   // Options beside config.json may be the reason: weights that are not here, patterns of another model.
   c.model.config = s.model.dump(), c.model.path.clear(), c.model.tokenizer.clear(), c.model.vocabulary = 0;
   c.model.tie = Tie::stored, c.log.local_norms.clear();
   if (build().empty()) return;
-  s.notes.push_back(fmt::format("the model cannot be built: {}", trouble));
+  s.notes.push_back(fmt::format("the model cannot be built: {}", problem));
 }
 
 }  // namespace

@@ -108,19 +108,20 @@ Part part_of(const std::string& path) {
   return theirs > ours ? Part::mindformers : Part::yaml;
 }
 
-// Takes config, keys and refusals of a translation over into the side. `places`: places of flags that the translation
-// does not know.
-void take_translation(Side& side, const Translation& t, const std::map<std::string, std::string>& places = {}) {
+// Takes config, keys and refusals of a translation over into the side. `locations`: places of flags that the
+// translation does not know.
+void take_translation(Side& side, const Translation& t, const std::map<std::string, std::string>& locations = {}) {
   for (const std::string& key : t.given()) {
-    const auto place = places.find(key);
-    side.given[key] = {t.value(key), place == places.end() ? t.source(key) : place->second};
+    const auto location = locations.find(key);
+    side.given[key] = {t.value(key), location == locations.end() ? t.source(key) : location->second};
   }
   for (const ExplainedKey& line : t.lines())  // values that a translation has filled in, as of "auto"
     if (const auto it = side.given.find(line.key); it != side.given.end() && !line.value.is_null())
       it->second.value = line.value;
   for (const KeyRefusal& r : t.refusals()) {
-    const auto place = places.find(r.key);
-    side.refused.push_back(fmt::format("{} ({}): {}", r.what, place == places.end() ? r.where : place->second, r.rule));
+    const auto location = locations.find(r.key);
+    side.refused.push_back(
+        fmt::format("{} ({}): {}", r.what, location == locations.end() ? r.where : location->second, r.rule));
   }
   if (side.ranks == 0) side.ranks = t.ranks;
   if (!t.command.empty())
@@ -158,11 +159,11 @@ std::vector<PlacedWord> words_of_text(const std::string& text, const std::string
   return launched_program(parse_launch_script(joined, path)).flags;
 }
 
-std::map<std::string, std::string> places_of(const std::vector<PlacedWord>& words) {
-  std::map<std::string, std::string> places;
+std::map<std::string, std::string> prompt_names_of(const std::vector<PlacedWord>& words) {
+  std::map<std::string, std::string> locations;
   for (const PlacedWord& word : words)
-    if (is_flag(word.text)) places[flag_name(word.text)] = word.source;
-  return places;
+    if (is_flag(word.text)) locations[flag_name(word.text)] = word.source;
+  return locations;
 }
 
 Program program_of(const std::vector<PlacedWord>& words, const std::string& path) {
@@ -185,7 +186,7 @@ void read_megatron(Side& side, const std::vector<PlacedWord>& words, MegatronJob
   side.program = Program::megatron;
   if (job.ranks == 0) job.ranks = side.ranks;
   side.ranks = job.ranks;
-  take_translation(side, translate_megatron(words, job), places_of(words));
+  take_translation(side, translate_megatron(words, job), prompt_names_of(words));
 }
 
 void read_mindformers(Side& side, const std::vector<PlacedWord>& words, int64_t ranks, const SideFacts& facts) {
@@ -231,7 +232,7 @@ void read_trainer(Side& side, const std::vector<PlacedWord>& given, const SideFa
     side.notes.push_back(e.what());
   }
   if (facts.samples > 0) job.samples = facts.samples;
-  take_translation(side, translate_trainer(std::move(line), job), places_of(words));
+  take_translation(side, translate_trainer(std::move(line), job), prompt_names_of(words));
   std::erase_if(side.refused, [](const std::string& r) {
     return r.find("model_name_or_path") != std::string::npos && r.find("missing") != std::string::npos;
   });
@@ -249,7 +250,7 @@ void read_script(Side& side, const std::string& path, const SideFacts& facts) {
   }
   const LaunchScript script = read_launch_script(path);
   for (const auto& [variable, value] : script.environment)
-    if (value.trouble.empty()) side.environment[variable] = value.text;
+    if (value.problem.empty()) side.environment[variable] = value.text;
   const auto mentions = [&](const char* word) {
     return std::any_of(script.commands.begin(), script.commands.end(), [&](const ScriptCommand& c) {
       return std::any_of(c.begin(), c.end(), [&](const ScriptWord& w) { return w.text.find(word) != std::string::npos; });
@@ -268,7 +269,7 @@ void read_script(Side& side, const std::string& path, const SideFacts& facts) {
   if (program != Program::megatron) return read_trainer(side, launched.flags, facts);
   MegatronJob job = megatron_job(side.ranks, false);
   for (const auto& [file, written] : script.written)
-    if (written.trouble.empty()) job.written[file] = written.text;
+    if (written.problem.empty()) job.written[file] = written.text;
   job.program = launched.program.text.substr(launched.program.text.rfind('/') + 1);
   read_megatron(side, launched.flags, std::move(job));
 }
@@ -279,7 +280,7 @@ void add_arguments(Side& side, const std::string& path, std::vector<PlacedWord>&
   std::string unknown;
   for (const auto& [key, value] : root->fields) {
     if (value->kind == YamlNode::Kind::null || (value->kind == YamlNode::Kind::text && value->text.empty())) continue;
-    const std::string place = fmt::format("{}:{}", path, value->line);
+    const std::string location = fmt::format("{}:{}", path, value->line);
     if (!find_trainer_flag(key)) {
       unknown += (unknown.empty() ? "" : ", ") + key;
       continue;
@@ -289,17 +290,17 @@ void add_arguments(Side& side, const std::string& path, std::vector<PlacedWord>&
     if (key == "deepspeed" && value->scalar() && !fs::exists(text, error))
       text = (fs::path(path).parent_path() / text).string();
     if (value->kind == YamlNode::Kind::list) {
-      words.push_back({"--" + key, place});
-      for (const YamlNode::Ptr& item : value->items) words.push_back({item->text, place});
+      words.push_back({"--" + key, location});
+      for (const YamlNode::Ptr& item : value->items) words.push_back({item->text, location});
     } else {
-      words.push_back({fmt::format("--{}={}", key, text), place});
+      words.push_back({fmt::format("--{}={}", key, text), location});
     }
   }
   if (!unknown.empty()) side.notes.push_back(fmt::format("{}: not read: {}", path, unknown));
 }
 
 // Returns the files of TrainingArguments and DeepSpeed that lie in a model's folder.
-std::vector<std::string> beside_model(const std::string& folder) {
+std::vector<std::string> exports_model(const std::string& folder) {
   std::vector<std::string> found;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
@@ -322,7 +323,7 @@ void read_trainer_parts(Side& side, const std::vector<std::string>& parts, const
   for (const std::string& part : parts) {
     std::error_code error;
     if (!fs::is_directory(part, error) || parts.size() > 1) continue;
-    for (const std::string& beside : beside_model(part)) files.push_back(beside);
+    for (const std::string& companion : exports_model(part)) files.push_back(companion);
   }
   for (const std::string& file : files) {
     switch (part_of(file)) {

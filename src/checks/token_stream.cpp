@@ -39,7 +39,7 @@ class IndexedStream final : public TokenStream {
     file_.copy(i, 0, out.ids);
     return out;
   }
-  std::string place(int64_t i) const override { return fmt::format("{}.bin sequence {}", file_.prefix(), i); }
+  std::string location(int64_t i) const override { return fmt::format("{}.bin sequence {}", file_.prefix(), i); }
 
  private:
   IndexedFile file_;
@@ -56,12 +56,12 @@ class MindRecordStream final : public TokenStream {
   int64_t rows() const override { return files_.rows(); }
   TokenRow row(int64_t i) const override {
     TokenRow out;
-    for (const int64_t id : files_.values(i, "input_ids")) out.ids.push_back(as_id(id, place(i)));
+    for (const int64_t id : files_.values(i, "input_ids")) out.ids.push_back(as_id(id, location(i)));
     if (!labels_.empty())
-      for (const int64_t id : files_.values(i, labels_)) out.labels.push_back(as_id(id, place(i)));
+      for (const int64_t id : files_.values(i, labels_)) out.labels.push_back(as_id(id, location(i)));
     return out;
   }
-  std::string place(int64_t i) const override { return files_.place(i); }
+  std::string location(int64_t i) const override { return files_.location(i); }
 
  private:
   MindRecordFiles files_;
@@ -71,15 +71,15 @@ class MindRecordStream final : public TokenStream {
 // Rows that are in memory.
 class StoredStream final : public TokenStream {
  public:
-  StoredStream(std::vector<TokenRow> rows, std::vector<std::string> places)
-      : rows_(std::move(rows)), places_(std::move(places)) {}
+  StoredStream(std::vector<TokenRow> rows, std::vector<std::string> locations)
+      : rows_(std::move(rows)), locations_(std::move(locations)) {}
   int64_t rows() const override { return static_cast<int64_t>(rows_.size()); }
   TokenRow row(int64_t i) const override { return rows_.at(static_cast<size_t>(i)); }
-  std::string place(int64_t i) const override { return places_.at(static_cast<size_t>(i)); }
+  std::string location(int64_t i) const override { return locations_.at(static_cast<size_t>(i)); }
 
  private:
   std::vector<TokenRow> rows_;
-  std::vector<std::string> places_;
+  std::vector<std::string> locations_;
 };
 
 // The samples of a run, in the order in which it takes them.
@@ -93,7 +93,7 @@ class RunStream final : public TokenStream {
     for (const TokenSpan& span : s.segments) out.segments.emplace_back(span.begin, span.length);
     return out;
   }
-  std::string place(int64_t i) const override { return fmt::format("sample {}, {}", i, data_.train->origin(i)); }
+  std::string location(int64_t i) const override { return fmt::format("sample {}, {}", i, data_.train->origin(i)); }
   bool shifted() const override { return true; }
 
  private:
@@ -101,7 +101,7 @@ class RunStream final : public TokenStream {
 };
 
 // Appends the rows of an array of whole numbers, [T] or [rows, T].
-void add_array(std::vector<TokenRow>& rows, std::vector<std::string>& places, DType type, const Shape& shape,
+void add_array(std::vector<TokenRow>& rows, std::vector<std::string>& locations, DType type, const Shape& shape,
                std::span<const std::byte> bytes, const std::string& where) {
   if (type != DType::i32 && type != DType::i64)
     throw UserError(fmt::format("an array of {}", name(type)), where, "ids are whole numbers", "name the array of ids");
@@ -112,18 +112,18 @@ void add_array(std::vector<TokenRow>& rows, std::vector<std::string>& places, DT
     TokenRow row;
     for (int64_t t = 0; t < columns; ++t) row.ids.push_back(as_id(values[static_cast<size_t>(i * columns + t)], where));
     rows.push_back(std::move(row));
-    places.push_back(shape.rank() > 1 ? fmt::format("{} row {}", where, i) : where);
+    locations.push_back(shape.rank() > 1 ? fmt::format("{} row {}", where, i) : where);
   }
 }
 
-std::unique_ptr<TokenStream> stored(std::vector<TokenRow> rows, std::vector<std::string> places) {
-  return std::make_unique<StoredStream>(std::move(rows), std::move(places));
+std::unique_ptr<TokenStream> stored(std::vector<TokenRow> rows, std::vector<std::string> locations) {
+  return std::make_unique<StoredStream>(std::move(rows), std::move(locations));
 }
 
 // Opens the ids that the embedding has read in a dump, in the order of steps and micro batches.
 std::unique_ptr<TokenStream> open_dump(const std::string& path) {
   std::vector<TokenRow> rows;
-  std::vector<std::string> places;
+  std::vector<std::string> locations;
   const Dump dump = read_dump(path);
   StoredDump tensors(path);
   for (const RankDump& rank : dump.ranks)
@@ -131,34 +131,34 @@ std::unique_ptr<TokenStream> open_dump(const std::string& path) {
       if (r.op != "embedding" || r.tensor != "ids" || r.output || r.phase != Phase::forward) continue;
       if (!r.is_stored())
         throw UserError("a dump without ids", path, "its tensors must be stored", "record with probe.dump what: tensors");
-      add_array(rows, places, r.dtype, r.shape, tensors.bytes(r),
+      add_array(rows, locations, r.dtype, r.shape, tensors.bytes(r),
                 fmt::format("{} step {} micro batch {}", path, r.step, r.micro));
     }
   if (rows.empty())
     throw UserError("a dump without ids", path, "it must have calls of the embedding", "record the path model.embed_tokens");
-  return stored(std::move(rows), std::move(places));
+  return stored(std::move(rows), std::move(locations));
 }
 
 std::unique_ptr<TokenStream> open_safetensors(const std::string& path) {
   std::vector<TokenRow> rows, labels;
-  std::vector<std::string> places, ignored;
+  std::vector<std::string> locations, ignored;
   const SafetensorsReader reader(path);
   const TensorInfo* ids = reader.find("input_ids");
   if (!ids) ids = reader.find("ids");
   if (!ids) throw UserError("no tensor input_ids", path, "a file of batches has it", "name another file");
-  add_array(rows, places, ids->dtype, ids->shape, reader.bytes(*ids), path);
+  add_array(rows, locations, ids->dtype, ids->shape, reader.bytes(*ids), path);
   if (const TensorInfo* target = reader.find("labels")) {
     add_array(labels, ignored, target->dtype, target->shape, reader.bytes(*target), path);
     for (size_t i = 0; i < std::min(rows.size(), labels.size()); ++i) rows[i].labels = std::move(labels[i].ids);
   }
-  return stored(std::move(rows), std::move(places));
+  return stored(std::move(rows), std::move(locations));
 }
 
 // Opens records: their field input_ids (with labels), or their text by a tokenizer.
 std::unique_ptr<TokenStream> open_record_files(const std::vector<std::string>& files, const Tokenizer* tokenizer) {
   constexpr size_t kMost = 200000;  // records in memory
   std::vector<TokenRow> rows;
-  std::vector<std::string> places;
+  std::vector<std::string> locations;
   for (const std::string& file : files) {
     const auto reader = open_records(file, {});
     for (Record record; rows.size() < kMost && reader->next(record);) {
@@ -186,10 +186,10 @@ std::unique_ptr<TokenStream> open_record_files(const std::vector<std::string>& f
                         "give the config of the training instead, which renders conversations");
       }
       rows.push_back(std::move(row));
-      places.push_back(record.where());
+      locations.push_back(record.where());
     }
   }
-  return stored(std::move(rows), std::move(places));
+  return stored(std::move(rows), std::move(locations));
 }
 
 bool is_data(const std::string& path) {
@@ -211,10 +211,10 @@ void open_data(TokenSource& source, const std::string& path) {
     source.kind = "MindRecord files", source.tokens = std::make_unique<MindRecordStream>(path);
   } else if (path.ends_with(".npy")) {
     std::vector<TokenRow> rows;
-    std::vector<std::string> places;
+    std::vector<std::string> locations;
     const NpyArray array = read_npy(path);
-    add_array(rows, places, array.dtype, array.shape, array.bytes, path);
-    source.kind = "array of ids", source.tokens = stored(std::move(rows), std::move(places));
+    add_array(rows, locations, array.dtype, array.shape, array.bytes, path);
+    source.kind = "array of ids", source.tokens = stored(std::move(rows), std::move(locations));
   } else if (path.ends_with(".safetensors")) {
     source.kind = "fixed batches", source.tokens = open_safetensors(path);
   } else {

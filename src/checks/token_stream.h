@@ -23,7 +23,7 @@ class TokenStream {
   virtual ~TokenStream() = default;
   virtual int64_t rows() const = 0;
   virtual TokenRow row(int64_t index) const = 0;
-  virtual std::string place(int64_t index) const = 0;  // the file and place of a row
+  virtual std::string location(int64_t index) const = 0;  // the file and place of a row
   // True if labels[t] is the token that column t predicts; false if the program shifts them later.
   virtual bool shifted() const { return false; }
 };

@@ -120,12 +120,12 @@ void add_decayed_set(Checklist& rows) {
   CheckRow row{.name = "decayed_set",
                .effect = "Norms, biases or embeddings shrink on one side alone: losses part late, in the guide's case by 0.1.",
                .advice = ""};
-  const auto place = [](const Side& s) {
+  const auto location = [](const Side& s) {
     return s.where("optimizer.decay",
                    {"--weight-decay", of_optimizer("weight_decay"), of_params("weight_decay"), "--weight_decay"});
   };
   const Side &a = rows.a(), &b = rows.b();
-  row.a.where = place(a), row.b.where = place(b);
+  row.a.where = location(a), row.b.where = location(b);
   if (!a.built || !b.built) {
     row.a.text = std::string(name(a.config.optimizer.decay)), row.b.text = std::string(name(b.config.optimizer.decay));
     row.verdict = row.a.text == row.b.text ? RowVerdict::unknown : RowVerdict::different;

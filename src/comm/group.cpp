@@ -14,7 +14,7 @@ Pending::~Pending() {
     wait();
   } catch (const std::exception& e) {
     try {
-      say("error: " + escaped(e.what()));
+      print_stderr("error: " + escaped(e.what()));
     } catch (const std::exception&) {  // out of memory: no message
     }
   }

@@ -58,13 +58,13 @@ struct Heartbeat::Impl {
     int rank = 0;
     std::string host, inbox;
     std::string waits;  // "all_gather over data", or empty
-    double heard = seconds_now();
-    bool said_bye = false, failed = false;
+    double last_message = seconds_now();
+    bool sent_bye = false, failed = false;
   };
 
   Impl(World& w, double p, EndProcess end, const std::string& interface) : world(w), patience(p), end_process(std::move(end)) {
     connect_all(interface);
-    thread = std::thread([this] { watch(); });
+    thread = std::thread([this] { monitor(); });
   }
 
   ~Impl() {
@@ -80,9 +80,9 @@ struct Heartbeat::Impl {
     m.kind = kind;
     m.rank = world.rank();
     put(m.host, world.host());
-    if (const WaitPlace* place = world.waits().now) {
-      put(m.call, place->call);
-      put(m.group, place->group);
+    if (const WaitName* wait_name = world.waits().now) {
+      put(m.call, wait_name->call);
+      put(m.group, wait_name->group);
     }
     return m;
   }
@@ -97,13 +97,14 @@ struct Heartbeat::Impl {
   void connect_all(const std::string& interface) {
     const Group& all = world.all();
     // The settings of rank 0 decide, so every rank chooses the same address or throws the same error.
-    const std::string told = gather_texts(all, interface + "\n" + interfaces_of_mpi() + "\n" + interfaces_not_of_mpi())[0];
-    const size_t one = told.find('\n'), two = told.find('\n', one + 1);
+    const std::string interfaces =
+        gather_texts(all, interface + "\n" + interfaces_of_mpi() + "\n" + interfaces_not_of_mpi())[0];
+    const size_t one = interfaces.find('\n'), two = interfaces.find('\n', one + 1);
     std::vector<HostInterfaces> hosts;
     for (const std::string& text : gather_texts(all, to_text(interfaces_of_host())))
       hosts.push_back(interfaces_from_text(text));
-    const std::string address =
-        meeting_address(hosts, told.substr(0, one), told.substr(one + 1, two - one - 1), told.substr(two + 1));
+    const std::string address = meeting_address(hosts, interfaces.substr(0, one), interfaces.substr(one + 1, two - one - 1),
+                                                interfaces.substr(two + 1));
     Socket listener;
     int port = 0;
     std::string problem;  // of rank 0; sent to all, as they wait for its port
@@ -170,31 +171,31 @@ struct Heartbeat::Impl {
     bool alike = std::all_of(all.begin(), all.end(), [&](const Failure& f) { return f.why == first.why; });
     bool mine = std::any_of(all.begin(), all.end(), [](const Failure& f) { return f.rank == 0; });
     if (alike && mine && (first.status == 2 || static_cast<int>(all.size()) == world.size()))
-      say_and_end(first.why, first.status);
+      exit_with_error(first.why, first.status);
     if (since(first.since) < 1.4) return;
     end(fmt::format("{}: {}{}", first.who, first.why, what_waits()), first.status);
   }
 
-  void watch() {
+  void monitor() {
     double beat = seconds_now() - kBeat, looked = seconds_now();
     while (!stop) {
       // This process or the machine was suspended: messages that came meanwhile are not read yet.
       if (since(looked) > patience / 2)
-        for (Peer& peer : peers) peer.heard = seconds_now();
+        for (Peer& peer : peers) peer.last_message = seconds_now();
       looked = seconds_now();
       if (since(beat) >= kBeat) {
         beat = seconds_now();
         for (Peer& peer : peers) send_to(peer, message(Message::alive));
       }
       std::vector<pollfd> ready;
-      for (Peer& peer : peers) ready.push_back({peer.said_bye ? -1 : *peer.socket, POLLIN, 0});
+      for (Peer& peer : peers) ready.push_back({peer.sent_bye ? -1 : *peer.socket, POLLIN, 0});
       if (world.rank() == 0) judge_failures();
       poll(ready.data(), ready.size(), static_cast<int>(kLook.count()));
       for (size_t i = 0; i < peers.size(); ++i) {
         Peer& peer = peers[i];
         if (ready[i].revents & (POLLIN | POLLHUP | POLLERR)) read_from(peer);
-        if (!peer.said_bye && since(peer.heard) > patience)
-          lose(peer, fmt::format("has not answered for {:.0f} s", since(peer.heard)));
+        if (!peer.sent_bye && since(peer.last_message) > patience)
+          lose(peer, fmt::format("has not answered for {:.0f} s", since(peer.last_message)));
       }
     }
   }
@@ -214,9 +215,9 @@ struct Heartbeat::Impl {
       peer.inbox.erase(0, sizeof m);
       m.call[sizeof m.call - 1] = m.group[sizeof m.group - 1] = m.why[sizeof m.why - 1] = 0;
       if (m.token != token) continue;
-      peer.heard = seconds_now();
+      peer.last_message = seconds_now();
       peer.waits = m.call[0] ? fmt::format("{} over {}", m.call, m.group) : "";
-      if (m.kind == Message::bye) peer.said_bye = true;
+      if (m.kind == Message::bye) peer.sent_bye = true;
       if (m.kind == Message::failed)
         note_failure({.rank = peer.rank,
                       .who = fmt::format("rank {} ({})", peer.rank, peer.host),
@@ -241,7 +242,7 @@ struct Heartbeat::Impl {
     Message mine = message(Message::alive);
     if (mine.call[0]) ranks[fmt::format("{} over {}", mine.call, mine.group)].push_back(world.rank());
     for (const Peer& peer : peers)
-      if (!peer.failed && !peer.waits.empty() && since(peer.heard) < 3) ranks[peer.waits].push_back(peer.rank);
+      if (!peer.failed && !peer.waits.empty() && since(peer.last_message) < 3) ranks[peer.waits].push_back(peer.rank);
     std::string text;
     for (auto& [what, who] : ranks) {
       std::sort(who.begin(), who.end());
@@ -256,11 +257,11 @@ struct Heartbeat::Impl {
   [[noreturn]] void end(const std::string& why, int status) {
     // Rank 0 prints for all; if it is gone, the others do, rank 1 first.
     if (world.rank() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(500));
-    say_and_end(why + "; the job ends, the last checkpoint is intact", status);
+    exit_with_error(why + "; the job ends, the last checkpoint is intact", status);
   }
 
-  [[noreturn]] void say_and_end(const std::string& why, int status) {
-    say("error: " + escaped(why));
+  [[noreturn]] void exit_with_error(const std::string& why, int status) {
+    print_stderr("error: " + escaped(why));
     std::fflush(nullptr);
     Message m = message(Message::over);
     m.status = status;

@@ -20,7 +20,7 @@ namespace {
 constexpr double kSilence = 5;      // seconds; a rank sends its hello as soon as it is connected
 constexpr size_t kStrangers = 256;  // most connections read at the same time
 
-sockaddr_in place(const std::string& address, int port) {
+sockaddr_in socket_address(const std::string& address, int port) {
   sockaddr_in at{};
   at.sin_family = AF_INET;
   at.sin_port = htons(static_cast<uint16_t>(port));
@@ -30,14 +30,14 @@ sockaddr_in place(const std::string& address, int port) {
 
 struct Guest {
   Socket socket;
-  std::string said;
+  std::string received;
   double came = seconds_now();
 };
 
 }  // namespace
 
 Socket listen_on(const std::string& address, int* port) {
-  sockaddr_in at = place(address, 0);
+  sockaddr_in at = socket_address(address, 0);
   socklen_t size = sizeof at;
   Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const bool listens = socket && ::bind(*socket, reinterpret_cast<sockaddr*>(&at), size) == 0 &&
@@ -62,14 +62,14 @@ std::vector<Visitor> meet(const Socket& listener, int count, size_t size, const 
       Guest& g = guests[i];
       bool stays = seconds_now() - g.came < kSilence;
       if (ready[i + 1].revents) {
-        std::string bytes(size - g.said.size(), '\0');
+        std::string bytes(size - g.received.size(), '\0');
         const ssize_t n = ::recv(*g.socket, bytes.data(), bytes.size(), MSG_DONTWAIT);
-        if (n > 0) g.said.append(bytes, 0, static_cast<size_t>(n));
+        if (n > 0) g.received.append(bytes, 0, static_cast<size_t>(n));
         stays = n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR) && stays);
       }
-      if (g.said.size() == size && static_cast<int>(met.size()) < count && ours(g.said))
-        met.push_back({std::move(g.socket), std::move(g.said)});
-      else if (stays && g.said.size() < size)
+      if (g.received.size() == size && static_cast<int>(met.size()) < count && ours(g.received))
+        met.push_back({std::move(g.socket), std::move(g.received)});
+      else if (stays && g.received.size() < size)
         still.push_back(std::move(g));
     }
     guests = std::move(still);
@@ -89,7 +89,7 @@ std::vector<Visitor> meet(const Socket& listener, int count, size_t size, const 
 
 Socket reach(const std::string& address, int port, double seconds) {
   const double began = seconds_now();
-  const sockaddr_in to = place(address, port);
+  const sockaddr_in to = socket_address(address, port);
   int code = 0;
   do {
     Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

@@ -13,15 +13,15 @@
 namespace ravine {
 
 // The names of a kind of call and of its group (e.g. its axis), which the heartbeat prints for a waiting rank.
-struct WaitPlace {
+struct WaitName {
   std::string call, group;
 };
 
 // The call in which this rank waits now. The thread of the heartbeat sends it to the other ranks.
 struct WaitState {
-  std::atomic<const WaitPlace*> now{nullptr};  // null: not waiting
-  // Storage of all WaitPlaces: they live as long as the world, since groups do not. Used by the main thread alone.
-  std::deque<WaitPlace> places;
+  std::atomic<const WaitName*> now{nullptr};  // null: not waiting
+  // Storage of all WaitNames: they live as long as the world, since groups do not. Used by the main thread alone.
+  std::deque<WaitName> names;
 };
 
 class World {

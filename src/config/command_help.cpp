@@ -82,7 +82,7 @@ std::vector<Section> sections_taken(Config& defaults, const CommandSpec& spec, c
 }
 
 constexpr const char* kOptions = "in the file or as section.key=value (the command line wins; values are YAML):\n";
-constexpr const char* kTellsMore = "`ravine config --explain section.key` tells more about one.\n";
+constexpr const char* kExplainHint = "`ravine config --explain section.key` tells more about one.\n";
 
 }  // namespace
 
@@ -118,7 +118,7 @@ std::string common_help(const CommandSpec& spec, const std::vector<Option>& flag
     }
   }
   if (shown > 0) text += fmt::format("\nOptions{}, {}{}", shown < all ? " that are set most" : "", kOptions, lines);
-  if (shown == all) return text + "\n" + kTellsMore;
+  if (shown == all) return text + "\n" + kExplainHint;
   return text + fmt::format(
                     "\n`ravine {} --help SECTION` shows a section, `--help-all` all {} options; `ravine config --explain "
                     "section.key` tells more.\n{}",
@@ -135,7 +135,7 @@ std::string command_help(const CommandSpec& spec, const std::vector<Option>& fla
   Config defaults;
   for (const Section& s : sections_taken(defaults, spec, flags))
     for (const Option& o : s.options) text += option_line(o, true);
-  return text + "\n" + kTellsMore;
+  return text + "\n" + kExplainHint;
 }
 
 std::string section_help(const CommandSpec& spec, const std::string& section) {
@@ -146,7 +146,7 @@ std::string section_help(const CommandSpec& spec, const std::string& section) {
     if (s.name != section) continue;
     std::string text = fmt::format("{}: {}\n\nOptions, {}", s.name, s.help, kOptions);
     for (const Option& o : s.options) text += option_line(o, true);
-    return text + "\n" + kTellsMore;
+    return text + "\n" + kExplainHint;
   }
   throw UserError(fmt::format("unknown section '{}'", section.substr(0, 80)), "command line",
                   fmt::format("--help takes a section of the config that {} takes", spec.name),
@@ -155,12 +155,12 @@ std::string section_help(const CommandSpec& spec, const std::string& section) {
                                              : fmt::format("one of: {}", fmt::join(names, ", "))));
 }
 
-std::optional<HelpAsked> help_asked(const std::vector<std::string>& args) {
+std::optional<HelpRequest> requested_help(const std::vector<std::string>& args) {
   for (size_t i = 0; i < args.size() && args[i] != "--"; ++i) {
-    if (args[i] == "--help-all") return HelpAsked{.all = true, .section = ""};
+    if (args[i] == "--help-all") return HelpRequest{.all = true, .section = ""};
     if (args[i] != "--help" && args[i] != "-h") continue;
     const bool named = i + 1 < args.size() && !args[i + 1].starts_with('-') && args[i + 1].find('=') == std::string::npos;
-    return HelpAsked{.all = false, .section = named ? args[i + 1] : ""};
+    return HelpRequest{.all = false, .section = named ? args[i + 1] : ""};
   }
   return {};
 }

@@ -17,12 +17,12 @@ std::string command_help(const CommandSpec& spec, const std::vector<Option>& fla
 // Throws a UserError if the command takes no option of this section.
 std::string section_help(const CommandSpec& spec, const std::string& section);
 
-// The help page that the arguments of a command ask for; the result of help_asked.
-struct HelpAsked {
+// The help page that the arguments of a command ask for; the result of requested_help.
+struct HelpRequest {
   bool all = false;     // true: --help-all
   std::string section;  // section of --help SECTION; "": none
 };
 // Returns the help page that the arguments ask for; nothing if no --help, -h or --help-all precedes "--".
-std::optional<HelpAsked> help_asked(const std::vector<std::string>& args);
+std::optional<HelpRequest> requested_help(const std::vector<std::string>& args);
 
 }  // namespace ravine

@@ -13,17 +13,17 @@
 #include "base/log.h"
 #include "base/shell_word.h"
 #include "base/text.h"
-#include "config/asked.h"
+#include "config/chosen.h"
 #include "config/flag_word.h"
+#include "config/likely_sources.h"
 #include "config/load.h"
 #include "config/other_names.h"
-#include "config/sources_meant.h"
 #include "config/stray_word.h"
 
 namespace ravine {
 namespace {
 
-constexpr const char* kPlace = "command line";
+constexpr const char* kCommandLine = "command line";
 
 bool is_flag(const std::string& word) {
   return word.size() > 1 && word[0] == '-' && !(word[1] >= '0' && word[1] <= '9') && word[1] != '.';
@@ -56,17 +56,17 @@ class Words {
         ++at_;
         setting(parse_setting(word));
       } else {
-        name_places_.push_back(at_++);
+        name_positions_.push_back(at_++);
         names_.push_back(word);
       }
     }
-    place_names();
+    assign_positionals();
     // A command may take only one of the options that name the model. The other one, in a run's config, is then
     // cleared.
     if (!file_.empty() &&
         std::any_of(settings_.begin(), settings_.end(), [](const Setting& s) { return s.key == "model.path"; }) &&
         option_named([](const Option& o) { return o.name() == "model.config"; }).empty())
-      settings_.push_back({"model.config", "", kPlace, true});
+      settings_.push_back({"model.config", "", kCommandLine, true});
     Config config = load_config(file_, settings_, foreign_);
     note_repeated(config);
     share(config);
@@ -76,7 +76,7 @@ class Words {
 
  private:
   [[noreturn]] void wrong(const std::string& what, const std::string& rule, const std::string& fix) const {
-    throw UserError(what, kPlace, rule, fix);
+    throw UserError(what, kCommandLine, rule, fix);
   }
 
   void flag(const std::string& word) {
@@ -107,11 +107,11 @@ class Words {
     if (given_.contains(found->key) && is_name(name + "s"))
       wrong(name + " is given twice", "it takes one", fmt::format("several stand in a file: {}s FILE.txt, one per line", name));
     if (option.is_bool()) {
-      option.assign_text(equals == std::string::npos ? "true" : word.substr(equals + 1), kPlace);
+      option.assign_text(equals == std::string::npos ? "true" : word.substr(equals + 1), kCommandLine);
     } else if (option.is_list()) {
       list(option, word, equals);
     } else {
-      option.assign_text(value(name, word, equals, option.rule.metavar), kPlace);
+      option.assign_text(value(name, word, equals, option.rule.metavar), kCommandLine);
     }
     if (given_.contains(found->key) && !option.is_list() && found->rule.same_as.empty() && option.yaml() != before)
       repeated_.push_back(fmt::format("{} is given twice, {} and {}", name, before, option.yaml()));
@@ -123,7 +123,7 @@ class Words {
     given_.insert(f.key);
     if (f.rule.same_as.empty()) return;
     bool literal = f.is_text();
-    settings_.push_back({f.rule.same_as, literal ? f.text() : f.yaml(), kPlace, literal});
+    settings_.push_back({f.rule.same_as, literal ? f.text() : f.yaml(), kCommandLine, literal});
   }
 
   std::string value(const std::string& name, const std::string& word, size_t equals, const std::string& metavar = "") {
@@ -158,7 +158,7 @@ class Words {
       if (texts) item->kind = YamlNode::Kind::text;
       list.items.push_back(std::move(item));
     }
-    option.assign(list, kPlace);
+    option.assign(list, kCommandLine);
   }
 
   // True if `name` is a flag of this command ("--model") or an option that it takes ("train.steps").
@@ -177,7 +177,7 @@ class Words {
       for (const Option& o : s.options) {
         if (o.name() != name) continue;
         try {
-          o.assign_text(value, kPlace);
+          o.assign_text(value, kCommandLine);
         } catch (const UserError&) {
           return false;
         }
@@ -215,7 +215,7 @@ class Words {
     if (is_setting(key + "=") && key.find('.') != std::string::npos)
       fix = fmt::format("options have no dashes: write {}={}", key, value.empty() ? "VALUE" : shell_word(value));
     const NameThere there = [this](const std::string& n) { return is_name(n); };
-    if (const std::string several = sources_meant(behind); fix.empty() && !several.empty())
+    if (const std::string several = likely_sources(behind); fix.empty() && !several.empty())
       if (fix = other_name_advice(name, there, several, takes_value, foreign_); !fix.starts_with("here it is data."))
         fix.clear();
     if (fix.empty()) fix = other_name_advice(name, there, value, takes_value, foreign_);
@@ -268,11 +268,11 @@ class Words {
                 fmt::format("{} is given twice, {} and {}", settings_[i].key, settings_[i].value, settings_[k].value));
           break;
         }
-    for (const std::string& line : lines) say(escaped(fmt::format("note: {}: the last counts", line)));
-    for (const std::string& line : left_aside(config)) say(escaped("note: " + line));
+    for (const std::string& line : lines) print_stderr(escaped(fmt::format("note: {}: the last counts", line)));
+    for (const std::string& line : left_aside(config)) print_stderr(escaped("note: " + line));
   }
 
-  void place_names() {
+  void assign_positionals() {
     size_t next = 0;
     for (const Option& f : flags_) {
       if (!f.rule.positional || next == names_.size()) continue;
@@ -281,25 +281,26 @@ class Words {
         assign_list(option, {names_.begin() + static_cast<std::ptrdiff_t>(next), names_.end()});
         next = names_.size();
       } else {
-        option.assign_text(names_[next++], kPlace);
+        option.assign_text(names_[next++], kCommandLine);
       }
       given(f);
     }
     if (next == names_.size()) return;
     wrong(fmt::format("'{}'", names_[next].substr(0, 80)),
-          fmt::format("{} takes no further words without a flag or section.key=", spec_.name), place_of_name(next));
+          fmt::format("{} takes no further words without a flag or section.key=", spec_.name), advice_for_positional(next));
   }
 
   // Returns the advice for a word without a flag.
-  std::string place_of_name(size_t which) const {
+  std::string advice_for_positional(size_t which) const {
     namespace fs = std::filesystem;
     const std::string& word = names_[which];
-    const size_t at = name_places_[which];
+    const size_t at = name_positions_[which];
     const std::string before = at > 0 ? args_[at - 1] : "", quoted = shell_word(word);
     const std::string after = at + 1 < args_.size() ? args_[at + 1] : "";
     const std::string value_behind = after.empty() || is_flag(after) || is_setting(after) ? "VALUE" : shell_word(after);
-    if (std::string meant = spelled_otherwise(word, [this](const std::string& name) { return is_name(name); }); !meant.empty())
-      return meant;
+    if (std::string suggestion = spelled_otherwise(word, [this](const std::string& name) { return is_name(name); });
+        !suggestion.empty())
+      return suggestion;
     if (word.ends_with(':') && is_name(word.substr(0, word.size() - 1)))
       return fmt::format("write {}={}", word.substr(0, word.size() - 1), value_behind);
     for (size_t i = at; i-- > 0;)
@@ -394,7 +395,7 @@ class Words {
           if (f.rule.same_as == o.name()) {
             Option target = f;
             target.rule = {};
-            target.assign(*load_yaml(o.yaml(), kPlace, false), kPlace);
+            target.assign(*load_yaml(o.yaml(), kCommandLine, false), kCommandLine);
           }
   }
 
@@ -415,8 +416,8 @@ class Words {
   size_t at_ = 0;
   std::string file_;
   std::vector<Setting> settings_;
-  std::vector<std::string> names_;  // words without a flag; name_places_ has their positions in args_
-  std::vector<size_t> name_places_;
+  std::vector<std::string> names_;  // words without a flag; name_positions_ has their positions in args_
+  std::vector<size_t> name_positions_;
   std::set<std::string> given_;
   std::vector<std::string> repeated_;  // notes on flags that were given twice with different values
   std::map<std::string, std::vector<std::string>> lists_;

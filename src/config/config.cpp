@@ -11,7 +11,7 @@ bool monitors(const LogOptions& log, std::string_view what) {
   return has(log.monitor) || has(log.tensorboard_monitor);
 }
 
-bool watches_norms(const LogOptions& log) { return monitors(log, "local_norm") || monitors(log, "device_local_norm"); }
+bool logs_local_norms(const LogOptions& log) { return monitors(log, "local_norm") || monitors(log, "device_local_norm"); }
 
 int64_t steps_between_points(const LogOptions& log) { return log.tensorboard_every > 0 ? log.tensorboard_every : log.every; }
 
@@ -22,7 +22,7 @@ bool figure_due(const Config& c, std::string_view figure, int64_t step) {
 
 bool is_inline(const std::string& model_config) { return model_config.starts_with('{'); }
 
-std::string model_place(const ModelOptions& model) {
+std::string model_label(const ModelOptions& model) {
   if (!model.path.empty()) return model.path;
   return is_inline(model.config) ? "model.config" : model.config;
 }

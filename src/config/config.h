@@ -55,7 +55,7 @@ struct ModelOptions {
 // True if model.config has the fields of a config.json as JSON, and is no path.
 bool is_inline(const std::string& model_config);
 // Returns the name of the run's model for messages: its folder, its config.json, or "model.config".
-std::string model_place(const ModelOptions& model);
+std::string model_label(const ModelOptions& model);
 
 struct LoraOptions {
   int64_t rank = 0;
@@ -69,7 +69,7 @@ struct LoraOptions {
   std::string path;
   bool merge = false;
   std::optional<BaseStorage> base;
-  bool asked() const { return rank > 0 || !path.empty(); }
+  bool enabled() const { return rank > 0 || !path.empty(); }
   template <class V>
   void each(V&& v) {
     v("rank", rank, "rank of the adapters (LoRA); 0: no adapters, the whole model is trained",

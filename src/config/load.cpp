@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/look_alike.h"
 #include "base/shell_word.h"
-#include "config/asked.h"
+#include "config/chosen.h"
 #include "config/count_steps.h"
 #include "config/optimizer_types.h"
 #include "config/other_names.h"
@@ -19,7 +19,7 @@
 namespace ravine {
 namespace {
 
-std::string place(const YamlNode& node, const std::string& source) {
+std::string location(const YamlNode& node, const std::string& source) {
   return node.line > 0 ? fmt::format("{}:{}", source, node.line) : source;
 }
 
@@ -35,23 +35,23 @@ class Loader {
     if (root.kind != YamlNode::Kind::map) {
       const LookAlikeLine slip = root.kind == YamlNode::Kind::text ? find_look_alike_line(root.text) : LookAlikeLine{};
       throw UserError(
-          "not a config", place(root, source), slip.number > 0 ? slip.what : "a config is a map of sections",
-          slip.number > 0 ? "write with plain characters: " + slip.meant : "write sections like train: {steps: 1000}");
+          "not a config", location(root, source), slip.number > 0 ? slip.what : "a config is a map of sections",
+          slip.number > 0 ? "write with plain characters: " + slip.corrected : "write sections like train: {steps: 1000}");
     }
     for (const auto& [name, value] : root.fields)
       if (name == "model_type" || name == "architectures")
         throw UserError(
-            "a model's config.json", place(*value, source), "--config takes options of a run",
+            "a model's config.json", location(*value, source), "--config takes options of a run",
             fmt::format("write model.config={} for a new model of this shape, or model.path=FOLDER for its weights", source));
     refuse_names_of_others(root, source);
     for (const auto& [name, value] : root.fields) {
-      const Section& section = find_section(name, place(*value, source), value.get());
+      const Section& section = find_section(name, location(*value, source), value.get());
       if (value->kind == YamlNode::Kind::null) continue;
-      if (value->kind != YamlNode::Kind::map) refuse_section(section, *value, place(*value, source));
+      if (value->kind != YamlNode::Kind::map) refuse_section(section, *value, location(*value, source));
       for (const auto& [key, item] : value->fields) {
-        const Option& option = find_option(section, key, place(*item, source), item.get());
+        const Option& option = find_option(section, key, location(*item, source), item.get());
         option.assign(*item, source);
-        config_.sources[option.name()] = place(*item, source);
+        config_.sources[option.name()] = location(*item, source);
       }
     }
   }
@@ -97,7 +97,7 @@ class Loader {
       if (line.find(" --") != std::string::npos && names > root.fields.size() / 2)
         found = {
             fmt::format("`{} {}` takes it as it is, and shows these options with --print-config", line, shell_word(source))};
-    throw UserError(fmt::format("unknown section '{}'", short_name(name)), place(*first, source),
+    throw UserError(fmt::format("unknown section '{}'", short_name(name)), location(*first, source),
                     fmt::format("{} names of this file are another program's, options stand in sections here", all),
                     fmt::format("{}", fmt::join(found, "; ")));
   }

@@ -67,7 +67,7 @@ struct LogOptions {
 };
 
 bool monitors(const LogOptions& log, std::string_view what);  // true if log.monitor or log.tensorboard_monitor has it
-bool watches_norms(const LogOptions& log);                    // true if either has local norms of gradients
+bool logs_local_norms(const LogOptions& log);                 // true if either has local norms of gradients
 int64_t steps_between_points(const LogOptions& log);          // steps between points of the event files
 
 struct HealthOptions {

@@ -19,7 +19,7 @@ struct OffloadOptions {
   std::string path;
   int64_t block_kb = 1024, queue_depth = 32, threads = 1, buffers = 4;
   bool pin = true;
-  bool asks_for_disk() const { return optimizer == OffloadTo::disk || params == OffloadTo::disk; }
+  bool uses_disk() const { return optimizer == OffloadTo::disk || params == OffloadTo::disk; }
   template <class V>
   void each(V&& v) {
     v("optimizer", optimizer, "where optimizer states are kept: none, cpu, or disk (a file in offload.path)",

@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/look_alike.h"
 #include "base/text.h"
-#include "config/number_meant.h"
+#include "config/likely_number.h"
 #include "config/other_names.h"
 #include "config/word_list.h"
 #include "config/yaml_json.h"
@@ -72,13 +72,13 @@ class Assignment {
       wrong(v, "must be a whole number",
             v.real > 0 && v.real < 1 ? std::string("a share is not taken here: write a whole number")
                                      : fmt::format("write {:.0f}", std::round(v.real)));
-    if (v.kind != Kind::integer && !whole) wrong(v, "must be a whole number" + of_64_bits(v), number_meant(v));
+    if (v.kind != Kind::integer && !whole) wrong(v, "must be a whole number" + of_64_bits(v), likely_number(v));
     int64_t value = whole ? static_cast<int64_t>(v.real) : v.integer;
     check_bounds(v, static_cast<double>(value));
     *out = value;
   }
   void operator()(double* out, const YamlNode& v) const {
-    if (v.kind != Kind::integer && v.kind != Kind::real) wrong(v, "must be a number", number_meant(v));
+    if (v.kind != Kind::integer && v.kind != Kind::real) wrong(v, "must be a number", likely_number(v));
     refuse_octal(v);
     if (!std::isfinite(v.real)) wrong(v, "must be a finite number", "write a number");
     check_bounds(v, v.real);
@@ -199,7 +199,7 @@ class Assignment {
     for (const auto& [key, value] : item.fields) {
       auto found = std::find_if(fields.begin(), fields.end(), [&key = key](const Option& f) { return f.key == key; });
       if (found == fields.end())
-        throw UserError(fmt::format("unknown field '{}' in {}", key.substr(0, 80), option_.name()), place(*value),
+        throw UserError(fmt::format("unknown field '{}' in {}", key.substr(0, 80), option_.name()), location(*value),
                         "an element is " + pattern(fields),
                         did_you_mean(stands_among(key, " file files name dir folder ") ? "path" : key, keys, "remove it"));
       element(*found).assign(*value, source_);
@@ -274,7 +274,7 @@ class Assignment {
     return v.kind == Kind::real && std::isfinite(v.real) && std::abs(v.real) > 0x1p53 ? " of at most 64 bits" : "";
   }
   // Returns the advice for a number in quotes, with a unit, or with commas.
-  std::string number_meant(const YamlNode& v) const {
+  std::string likely_number(const YamlNode& v) const {
     if (v.kind != Kind::text) return "write a number";
     const Kind plain = resolve_scalar(v.text).kind;
     if (plain == Kind::integer || plain == Kind::real) return "remove the quotes";
@@ -282,16 +282,16 @@ class Assignment {
     if (const std::string other = other_value_advice(option_.name(), v.text); !other.empty()) return other;
     const bool whole =
         std::holds_alternative<int64_t*>(option_.target) || std::holds_alternative<std::vector<int64_t>*>(option_.target);
-    if (const std::string list = range_meant(option_, v.text); !list.empty()) return "write " + list;
-    const std::string meant = plain_number(option_, v.text);
-    if (meant.empty()) return "write a number";
-    const YamlNode number = resolve_scalar(meant);
+    if (const std::string list = likely_range(option_, v.text); !list.empty()) return "write " + list;
+    const std::string likely = plain_number(option_, v.text);
+    if (likely.empty()) return "write a number";
+    const YamlNode number = resolve_scalar(likely);
     if (whole && number.kind == Kind::real && number.real != std::floor(number.real)) return "write a whole number";
-    return "write " + meant;
+    return "write " + likely;
   }
-  std::string place(const YamlNode& v) const { return v.line > 0 ? fmt::format("{}:{}", source_, v.line) : source_; }
+  std::string location(const YamlNode& v) const { return v.line > 0 ? fmt::format("{}:{}", source_, v.line) : source_; }
   [[noreturn]] void wrong(const YamlNode& v, const std::string& rule, const std::string& fix) const {
-    throw UserError(fmt::format("{} is {}", option_.name(), shown(v)), place(v), rule, fix);
+    throw UserError(fmt::format("{} is {}", option_.name(), shown(v)), location(v), rule, fix);
   }
 
   const Option& option_;

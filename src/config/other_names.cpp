@@ -214,10 +214,11 @@ std::string in_words(const std::string& here, const std::string& value, const Va
   const bool fixed = here.starts_with(name + "=");
   if (fixed && stands_among(value, kNo)) return "leave it out: it is not so unless " + here + " asks for it";
   if (value.empty() && name == here)  // a flag without a value means yes
-    if (const std::string meant = other_value_advice(name, "yes"); !meant.empty() && !meant.starts_with(kHere)) return meant;
+    if (const std::string suggestion = other_value_advice(name, "yes"); !suggestion.empty() && !suggestion.starts_with(kHere))
+      return suggestion;
   if (name != here || value.empty()) return "here it is " + here;
-  if (const std::string meant = other_value_advice(name, value); !meant.empty())
-    return meant.starts_with(kHere) ? fmt::format("{}{}={}", kHere, name, meant.substr(kHere.size())) : meant;
+  if (const std::string suggestion = other_value_advice(name, value); !suggestion.empty())
+    return suggestion.starts_with(kHere) ? fmt::format("{}{}={}", kHere, name, suggestion.substr(kHere.size())) : suggestion;
   const std::string type = other_type_name(value), same = type.empty() || !fits || fits(name, value) ? value : type;
   if (fits && !fits(name, same))
     return fmt::format("here it is {}, and '{}' is not among its values: see `ravine config --explain {}`", name, value, name);
@@ -239,7 +240,7 @@ std::string other_name_advice(std::string word, const NameThere& there, const st
   const std::vector<ForeignWord> known = words ? words(word) : std::vector<ForeignWord>();
   for (const ForeignWord& w : known)
     if (!w.option.empty() && there(w.option))
-      return (w.same ? in_words(w.option, value, fits) : std::string(kHere) + w.option) + w.beside;
+      return (w.same ? in_words(w.option, value, fits) : std::string(kHere) + w.option) + w.condition;
   for (const ForeignWord& w : known)
     if (!w.advice.empty()) return w.advice;
   return "";

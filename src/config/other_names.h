@@ -13,11 +13,11 @@ using ValueFits = std::function<bool(const std::string& name, const std::string&
 // A row of the table that translates a command line or a file of another program. The tables are in a higher room,
 // which passes them down (apps/foreign_words.h).
 struct ForeignWord {
-  std::string line;    // the command that takes the name unchanged: "ravine megatron", "ravine trainer --deepspeed"
-  std::string option;  // the option that the name sets; "": none
-  bool same = false;   // true if the option takes the same values
-  std::string beside;  // a condition: " (schedule.type OneCycle)"
-  std::string advice;  // without an option: the advice
+  std::string line;       // the command that takes the name unchanged: "ravine megatron", "ravine trainer --deepspeed"
+  std::string option;     // the option that the name sets; "": none
+  bool same = false;      // true if the option takes the same values
+  std::string condition;  // a condition: " (schedule.type OneCycle)"
+  std::string advice;     // without an option: the advice
 };
 // A function that returns the table rows for a name of another program (without leading dashes, underscores for
 // dashes), the most specific row first.

@@ -142,7 +142,7 @@ bool makes_steps_of_ratio(ScheduleType type) {
   return takes_setting(type, "warmup_ratio") && !takes_setting(type, "warmup_lr_init");
 }
 
-bool may_say(const ScheduleOptions& s, std::string_view key) {
+bool accepts_key(const ScheduleOptions& s, std::string_view key) {
   return takes_setting(s.type, key) || (key == "warmup_steps" && s.warmup_steps == 0) ||
          (key == "min_lr_ratio" && s.min_lr_ratio == 0);
 }

@@ -33,6 +33,6 @@ bool takes_setting(ScheduleType type, std::string_view key);
 bool makes_steps_of_ratio(ScheduleType type);
 // True if the option `key` of section schedule may be set with this type. The option applies to the type, or it is a
 // warmup_steps or min_lr_ratio of 0, which has no effect.
-bool may_say(const ScheduleOptions& schedule, std::string_view key);
+bool accepts_key(const ScheduleOptions& schedule, std::string_view key);
 
 }  // namespace ravine

@@ -9,7 +9,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "config/asked.h"
+#include "config/chosen.h"
 #include "config/config.h"
 #include "config/optimizer_types.h"
 #include "config/step_ranges.h"
@@ -29,12 +29,12 @@ class Conflicts {
   void refuse() const {
     if (found_.empty()) return;
     if (found_.size() == 1) throw UserError(found_[0].what, found_[0].where, found_[0].rule, found_[0].fix);
-    std::vector<std::string> places, texts;
+    std::vector<std::string> locations, texts;
     for (const Conflict& f : found_) {
-      if (std::find(places.begin(), places.end(), f.where) == places.end()) places.push_back(f.where);
+      if (std::find(locations.begin(), locations.end(), f.where) == locations.end()) locations.push_back(f.where);
       texts.push_back(fmt::format("{}: {}, {}", f.what, f.rule, f.fix));
     }
-    throw UserError(fmt::format("{} conflicts", found_.size()), fmt::format("{}", fmt::join(places, ", ")),
+    throw UserError(fmt::format("{} conflicts", found_.size()), fmt::format("{}", fmt::join(locations, ", ")),
                     fmt::format("{}", fmt::join(texts, "; ")), "correct them all");
   }
 
@@ -85,7 +85,7 @@ void check_sizes(const Config& c, Conflicts& conflict) {
              fmt::format("their product is the number of ranks, at most {}", kMostRanks), "lower one of them");
 }
 
-using Asked = std::set<std::string>;
+using ChosenOptions = std::set<std::string>;
 
 void check_experts(const Config& c, Conflicts& conflict) {
   const MoeOptions& m = c.moe;
@@ -156,16 +156,16 @@ void refuse_in_vain(const Config& c, const std::string& option, Conflicts& confl
 }
 
 // Checks that a length is set once, by one option.
-void check_lengths(const Config& c, const Asked& asked, Conflicts& conflict) {
-  if (c.train.epochs > 0 && asked.contains("train.steps"))
+void check_lengths(const Config& c, const ChosenOptions& set_by_user, Conflicts& conflict) {
+  if (c.train.epochs > 0 && set_by_user.contains("train.steps"))
     conflict(c, fmt::format("train.epochs is {}, train.steps {}", c.train.epochs, c.train.steps), "train.epochs",
              "each says how long the run is", "remove one of them");
   if (c.train.epochs > 0 && (c.data.order == SampleOrder::megatron || c.data.order == SampleOrder::megatron_2023))
     conflict(c, fmt::format("train.epochs is {}, data.order {}", c.train.epochs, name(c.data.order)), "train.epochs",
              "Megatron's order is made for a number of steps",
              "write train.steps (`ravine data show` says how many a pass takes)");
-  if (c.schedule.classes.warmup_ratio && asked.contains("schedule.warmup_ratio") && asked.contains("schedule.warmup_steps") &&
-      makes_steps_of_ratio(c.schedule.type))
+  if (c.schedule.classes.warmup_ratio && set_by_user.contains("schedule.warmup_ratio") &&
+      set_by_user.contains("schedule.warmup_steps") && makes_steps_of_ratio(c.schedule.type))
     conflict(c,
              fmt::format("schedule.warmup_ratio is {}, schedule.warmup_steps {}", *c.schedule.classes.warmup_ratio,
                          c.schedule.warmup_steps),
@@ -219,7 +219,7 @@ void check_guards(const Config& c, Conflicts& conflict) {
 }
 
 // Checks the options of optimizer.type, and the rules between them.
-void check_type(const Config& c, const Asked& asked, Conflicts& conflict) {
+void check_type(const Config& c, const ChosenOptions& set_by_user, Conflicts& conflict) {
   const OptimizerOptions& o = c.optimizer;
   const OptimizerTraits& type = traits_of(o.type);
   const std::string_view name_of_type = name(o.type);
@@ -238,7 +238,7 @@ void check_type(const Config& c, const Asked& asked, Conflicts& conflict) {
                      "eps alone divides it"
                    : "each must be at least 1e-37: it divides alone where gradients are 0, and smaller ones are 0 in f32",
                "give a larger value");
-  if (type.is_taken("relative_step") && o.relative_step && asked.contains("optimizer.lr"))
+  if (type.is_taken("relative_step") && o.relative_step && set_by_user.contains("optimizer.lr"))
     conflict(c, fmt::format("optimizer.lr is {}, optimizer.relative_step true", o.lr),
              given_of(c, {"optimizer.lr", "optimizer.relative_step"}),
              "adafactor works out its own rate where relative_step is true, as it is by default",
@@ -346,9 +346,9 @@ void check_class_schedule(const Config& c, Conflicts& conflict) {
   }
 }
 
-void check_update(const Config& c, const Asked& asked, Conflicts& conflict) {
+void check_update(const Config& c, const ChosenOptions& set_by_user, Conflicts& conflict) {
   const OptimizerOptions& o = c.optimizer;
-  check_type(c, asked, conflict);
+  check_type(c, set_by_user, conflict);
   check_class_schedule(c, conflict);
   // The last element stands for the parameters that no group matches.
   std::vector<ParamGroup> groups = o.groups;
@@ -404,7 +404,7 @@ bool is_split(const std::string& text) {
 }  // namespace
 
 void validate(const Config& c) {
-  const Asked asked = asked_options(c);
+  const ChosenOptions set_by_user = chosen_options(c);
   Conflicts conflict;
   if (!c.model.path.empty() && !c.model.config.empty())
     conflict(c, "model.path and model.config are both given", "model.config", "a model comes from one of them", "remove one");
@@ -423,7 +423,7 @@ void validate(const Config& c) {
     if (!c.precision.recipes[i].compute && !c.precision.recipes[i].round)
       conflict(c, fmt::format("precision.recipes[{}] changes nothing", i), "precision.recipes",
                "an exception names the arithmetic or a rounding", "set its compute or round, or remove it");
-  if (asked.contains("precision.scale_min") && c.precision.scale_min > c.precision.scale_initial)
+  if (set_by_user.contains("precision.scale_min") && c.precision.scale_min > c.precision.scale_initial)
     conflict(
         c,
         fmt::format("precision.scale_min is {}, precision.scale_initial {}", c.precision.scale_min, c.precision.scale_initial),
@@ -433,7 +433,7 @@ void validate(const Config& c) {
   if (c.train.recompute == Recompute::automatic && c.train.memory_mb == 0)
     conflict(c, "train.recompute is auto, train.memory_mb 0", "train.recompute", "auto keeps within a memory",
              "set train.memory_mb=MB too");
-  if (c.offload.asks_for_disk() && c.offload.path.empty())
+  if (c.offload.uses_disk() && c.offload.path.empty())
     conflict(c, "offload.path is empty", given_of(c, {"offload.optimizer", "offload.params"}), "disk is a folder on a disk",
              "set offload.path=DIR");
   if (c.health.skip_count > 0 && c.health.skip_norm == 0)
@@ -441,9 +441,9 @@ void validate(const Config& c) {
              "it counts the steps that health.skip_norm skips", "set health.skip_norm too, or leave it out");
   check_sizes(c, conflict);
   check_preferences(c, conflict);
-  check_lengths(c, asked, conflict);
-  for (const std::string& option : asked_in_vain(c, false)) refuse_in_vain(c, option, conflict);
-  check_update(c, asked, conflict);
+  check_lengths(c, set_by_user, conflict);
+  for (const std::string& option : unused_options(c, false)) refuse_in_vain(c, option, conflict);
+  check_update(c, set_by_user, conflict);
   conflict.refuse();
 }
 

@@ -66,10 +66,10 @@ class Reader {
     if (lines_ && in_text) {
       if (const LookAlikeLine slip = find_look_alike_line(text_); slip.number > 0)
         throw UserError("not valid YAML", fmt::format("{}:{}", name_, slip.number), slip.what,
-                        fmt::format("write with plain characters: {}", slip.meant.substr(0, 200)));
+                        fmt::format("write with plain characters: {}", slip.corrected.substr(0, 200)));
       if (const LookAlikeLine dash = find_dash_line(text_); dash.number > 0)
         throw UserError("not valid YAML", fmt::format("{}:{}", name_, dash.number), dash.what,
-                        fmt::format("write {}", dash.meant.substr(0, 200)));
+                        fmt::format("write {}", dash.corrected.substr(0, 200)));
     }
     yaml_mark_t mark = in_text ? parser_.problem_mark : parser_.mark;
     refuse(mark, "not valid YAML", lines_ && in_text ? fmt::format("{} at column {}", problem, mark.column + 1) : problem, fix);
@@ -123,12 +123,12 @@ class Reader {
       made = resolve_scalar(text);
       if (tag == "tag:yaml.org,2002:float" && made.kind == YamlNode::Kind::integer) made.kind = YamlNode::Kind::real;
       using K = YamlNode::Kind;
-      K asked = tag.ends_with(":null")    ? K::null
-                : tag.ends_with(":bool")  ? K::boolean
-                : tag.ends_with(":int")   ? K::integer
-                : tag.ends_with(":float") ? K::real
-                                          : made.kind;
-      if (asked != made.kind)
+      K requested = tag.ends_with(":null")    ? K::null
+                    : tag.ends_with(":bool")  ? K::boolean
+                    : tag.ends_with(":int")   ? K::integer
+                    : tag.ends_with(":float") ? K::real
+                                              : made.kind;
+      if (requested != made.kind)
         refuse(e.start_mark, fmt::format("'{}'", text.substr(0, 80)), fmt::format("not of its tag {}", tag), "remove the tag");
     } else if (tag.empty() || tag == "!" || tag == "tag:yaml.org,2002:str") {
       made.kind = YamlNode::Kind::text;
@@ -167,10 +167,10 @@ class Reader {
 
   void map(YamlNode& made, int depth) {
     made.kind = YamlNode::Kind::map;
-    std::unordered_map<std::string, size_t> place;
+    std::unordered_map<std::string, size_t> index_of;
     std::unordered_map<std::string, int> key_line;
     auto put = [&](const std::string& key, YamlNode::Ptr value, bool replace) {
-      auto [at, fresh] = place.emplace(key, made.fields.size());
+      auto [at, fresh] = index_of.emplace(key, made.fields.size());
       if (fresh)
         made.fields.emplace_back(key, std::move(value));
       else if (replace)
@@ -189,7 +189,7 @@ class Reader {
       YamlNode::Ptr value = node(v.raw, depth + 1);
       if (v.raw.type == YAML_SCALAR_EVENT && v.raw.data.scalar.length == 0) refuse_cut_number(k.raw, *key, made);
       add_size(v.raw, made, value->size);
-      if (!merge && lines_ && place.contains(key->text))
+      if (!merge && lines_ && index_of.contains(key->text))
         refuse(k.raw.start_mark, fmt::format("'{}' a second time", key->text.substr(0, 80)),
                fmt::format("a key stands once, the first is in line {}", key_line.at(key->text)),
                "write what both hold under one, or remove one");

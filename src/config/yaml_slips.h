@@ -13,9 +13,9 @@ std::pair<std::string, std::string> key_and_value(std::string_view text);
 // A line of YAML in which a look-alike character stands for an ASCII character of the syntax, outside of quotes and
 // comments; the result of find_look_alike_line. find_dash_line returns one for its mistake.
 struct LookAlikeLine {
-  int number = 0;     // from 1; 0: no such line
-  std::string what;   // "'：' (U+FF1A) is a full-width ':'"
-  std::string meant;  // the line in ASCII characters
+  int number = 0;         // from 1; 0: no such line
+  std::string what;       // "'：' (U+FF1A) is a full-width ':'"
+  std::string corrected;  // the line in ASCII characters
 };
 LookAlikeLine find_look_alike_line(std::string_view yaml);
 // Returns the first line whose list dash has no blank after it ("-a.txt"), for texts that are not valid YAML. `number`

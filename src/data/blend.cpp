@@ -32,11 +32,11 @@ Blend::Blend(std::span<const double> weights) {
     require(per_period_[k] > 0, "blend: the weight {} is less than 1/{} of all", weights[k], kPeriod);
 
   std::vector<int64_t> used(weights.size());
-  for (int64_t place = 0; place < kPeriod; ++place) {
+  for (int64_t position = 0; position < kPeriod; ++position) {
     size_t best = 0;
     int64_t most = INT64_MIN;
     for (size_t k = 0; k < weights.size(); ++k) {
-      int64_t behind = per_period_[k] * (place + 1) - used[k] * kPeriod;
+      int64_t behind = per_period_[k] * (position + 1) - used[k] * kPeriod;
       if (behind > most) most = behind, best = k;
     }
     source_.push_back(static_cast<uint16_t>(best));
@@ -44,14 +44,15 @@ Blend::Blend(std::span<const double> weights) {
   }
 }
 
-Blend::Place Blend::operator()(int64_t sample) const {
-  int64_t period = sample / kPeriod, place = sample % kPeriod;
-  int64_t k = source_[static_cast<size_t>(place)];
-  return {k, period * per_period_[static_cast<size_t>(k)] + rank_[static_cast<size_t>(place)]};
+Blend::SourceSample Blend::operator()(int64_t sample) const {
+  int64_t period = sample / kPeriod, position = sample % kPeriod;
+  int64_t k = source_[static_cast<size_t>(position)];
+  return {k, period * per_period_[static_cast<size_t>(k)] + rank_[static_cast<size_t>(position)]};
 }
 
 int64_t Blend::taken(int64_t source, int64_t samples) const {
-  int64_t place = samples % kPeriod, k = std::count(source_.begin(), source_.begin() + place, static_cast<uint16_t>(source));
+  int64_t position = samples % kPeriod,
+          k = std::count(source_.begin(), source_.begin() + position, static_cast<uint16_t>(source));
   return samples / kPeriod * per_period_[static_cast<size_t>(source)] + k;
 }
 

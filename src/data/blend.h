@@ -14,11 +14,11 @@ class Blend {
  public:
   // weights: at least one, all above 0. A weight below 1/65536 of the sum of weights is an Error.
   explicit Blend(std::span<const double> weights);
-  struct Place {
+  struct SourceSample {
     // source: index of the source in `weights`; index: number of earlier samples that were taken from this source.
     int64_t source = 0, index = 0;
   };
-  Place operator()(int64_t sample) const;
+  SourceSample operator()(int64_t sample) const;
   // Returns how many of the first `samples` samples are taken from the source.
   int64_t taken(int64_t source, int64_t samples) const;
 

@@ -83,8 +83,8 @@ class TextReader final : public DocumentReader {
 
 class RecordDocuments final : public DocumentReader {
  public:
-  RecordDocuments(const std::string& path, const std::string& text_key, const std::string& asked_by)
-      : records_(open_records(path, {.fields = {text_key}, .asked_by = asked_by})), parser_(text_key, asked_by) {}
+  RecordDocuments(const std::string& path, const std::string& text_key, const std::string& option_name)
+      : records_(open_records(path, {.fields = {text_key}, .option_name = option_name})), parser_(text_key, option_name) {}
 
   bool next(std::string& text) override {
     while (records_->next(record_)) {
@@ -108,7 +108,7 @@ class RecordDocuments final : public DocumentReader {
 }  // namespace
 
 std::unique_ptr<DocumentReader> open_documents(const std::string& path, const std::string& text_key,
-                                               const std::string& asked_by) {
+                                               const std::string& option_name) {
   switch (source_kind(path)) {
     case SourceKind::text:
       return std::make_unique<TextReader>(path);
@@ -117,20 +117,20 @@ std::unique_ptr<DocumentReader> open_documents(const std::string& path, const st
     case SourceKind::instructions:
       break;
     default:
-      return std::make_unique<RecordDocuments>(path, text_key, asked_by);
+      return std::make_unique<RecordDocuments>(path, text_key, option_name);
   }
   throw UserError("not a file of texts", path, "it holds token ids already",
                   "give .txt, .jsonl, .json, .csv or .parquet files here");
 }
 
 struct JsonlParser::Impl {
-  std::string key, asked_by;
+  std::string key, option_name;
   simdjson::dom::parser parser;
 };
 
-JsonlParser::JsonlParser(std::string text_key, std::string asked_by) : impl_(std::make_unique<Impl>()) {
+JsonlParser::JsonlParser(std::string text_key, std::string option_name) : impl_(std::make_unique<Impl>()) {
   impl_->key = std::move(text_key);
-  impl_->asked_by = std::move(asked_by);
+  impl_->option_name = std::move(option_name);
 }
 JsonlParser::~JsonlParser() = default;
 
@@ -167,22 +167,23 @@ std::string_view JsonlParser::parse(std::string_view line, const std::string& wh
     std::vector<std::string> texts;  // keys whose value is a string
     for (const auto& [key, held] : record.items())
       if (held.is_string()) texts.push_back(key);
-    const std::string meant = !near.empty() ? near : texts.size() == 1 ? texts[0] : "";
+    const std::string likely_key = !near.empty() ? near : texts.size() == 1 ? texts[0] : "";
     if (texts.empty())
       throw UserError(fmt::format("no key '{}'", impl_->key), where,
                       fmt::format("each record must hold a text, it has {}", named(keys)),
                       "put the text of each record under \"text\"");
-    throw UserError(fmt::format("no key '{}'", impl_->key), where,
-                    form           ? fmt::format("the record is a conversation ({}): it has {}", name(*form), named(keys))
-                    : near.empty() ? fmt::format("each record must hold the text under this key; it has {}", named(keys))
-                                   : fmt::format("it has {}; did you mean '{}'", named(keys), cut_text(near, 80)),
-                    name_field(impl_->asked_by, meant.empty() ? "KEY" : shell_word(meant)) + ", the key that holds the text");
+    throw UserError(
+        fmt::format("no key '{}'", impl_->key), where,
+        form           ? fmt::format("the record is a conversation ({}): it has {}", name(*form), named(keys))
+        : near.empty() ? fmt::format("each record must hold the text under this key; it has {}", named(keys))
+                       : fmt::format("it has {}; did you mean '{}'", named(keys), cut_text(near, 80)),
+        name_field(impl_->option_name, likely_key.empty() ? "KEY" : shell_word(likely_key)) + ", the key that holds the text");
   }
   std::string_view text;
   if (value.is_null()) return {};
   if (value.get(text))
     throw UserError(fmt::format("'{}' is not a string", impl_->key), where, "the text must be a JSON string",
-                    "correct the file, or " + name_field(impl_->asked_by, "KEY"));
+                    "correct the file, or " + name_field(impl_->option_name, "KEY"));
   return text;
 }
 

@@ -119,15 +119,15 @@ std::vector<std::pair<std::string, std::vector<std::string>>> hf_data_files(cons
 HfDatasetRequest read_hf_request(const std::string& text_or_file, const std::string& where, std::vector<std::string>* notices) {
   const size_t begin = text_or_file.find_first_not_of(" \t\r\n");
   const bool text = begin != std::string::npos && text_or_file[begin] == '{';
-  const std::string place = text ? where : text_or_file;
+  const std::string where_in = text ? where : text_or_file;
   const Json params = parse_request(
-      text ? text_or_file : read_text(text_or_file, int64_t{1} << 20, "arguments of load_dataset"), place, notices);
+      text ? text_or_file : read_text(text_or_file, int64_t{1} << 20, "arguments of load_dataset"), where_in, notices);
   if (!params.is_object())
-    throw UserError("no arguments of load_dataset", place, "they are an object with a path", "write {\"path\": \"FOLDER\"}");
+    throw UserError("no arguments of load_dataset", where_in, "they are an object with a path", "write {\"path\": \"FOLDER\"}");
   HfDatasetRequest r;
   for (const auto& [key, value] : params.items()) {
     if (value.is_null()) continue;
-    const auto take = [&, k = key](std::string& into) { into = field<std::string>(params, k, place); };
+    const auto take = [&, k = key](std::string& into) { into = field<std::string>(params, k, where_in); };
     if (key == "path")
       take(r.path);
     else if (key == "name")
@@ -139,13 +139,13 @@ HfDatasetRequest read_hf_request(const std::string& text_or_file, const std::str
     else if (key == "split")
       take(r.split);
     else if (key == "data_files")
-      r.data_files = data_files_of(value, place);
+      r.data_files = data_files_of(value, where_in);
     else if (std::none_of(std::begin(kWithoutMeaning), std::end(kWithoutMeaning), [&](const char* k) { return key == k; }))
-      throw UserError(fmt::format("'{}' is not known", key.substr(0, 80)), place,
+      throw UserError(fmt::format("'{}' is not known", key.substr(0, 80)), where_in,
                       "path, name, data_dir, data_files, split and field of load_dataset say what is read here",
                       "leave it out, and bring the files into the form that it asks for");
   }
-  if (r.path.empty()) throw UserError("no path", place, "it names the folder of the data set", "add \"path\": \"FOLDER\"");
+  if (r.path.empty()) throw UserError("no path", where_in, "it names the folder of the data set", "add \"path\": \"FOLDER\"");
   return r;
 }
 
@@ -181,14 +181,14 @@ std::vector<SplitSlice> parse_split(const std::string& words, const std::string&
 bool SplitSlice::counts() const { return percent || from.value_or(0) < 0 || to.value_or(0) < 0; }
 
 std::pair<int64_t, int64_t> SplitSlice::rows(int64_t count) const {
-  const auto place = [&](std::optional<int64_t> at, int64_t otherwise) {
+  const auto python_index = [&](std::optional<int64_t> at, int64_t otherwise) {
     if (!at) return otherwise;
     int64_t row = percent ? percent_of(*at, count, whole_percents) : *at;
     if (row < 0) row = std::max<int64_t>(count + row, 0);
     return std::min(row, count);
   };
-  const int64_t first = place(from, 0);
-  return {first, std::max(first, place(to, count))};
+  const int64_t first = python_index(from, 0);
+  return {first, std::max(first, python_index(to, count))};
 }
 
 }  // namespace ravine

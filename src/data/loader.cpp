@@ -72,9 +72,9 @@ MicroBatch random_micro_batch(int64_t rows, int64_t columns, int64_t vocabulary)
 
 std::vector<int64_t> share_of_rank(const LoaderOptions& o, int64_t micro_batches) {
   const int64_t mine = div_exact(micro_batches, o.ranks);
-  std::vector<int64_t> places;
-  for (int64_t i = 0; i < mine; ++i) places.push_back(o.round_robin ? i * o.ranks + o.rank : o.rank * mine + i);
-  return places;
+  std::vector<int64_t> rows_of_rank;
+  for (int64_t i = 0; i < mine; ++i) rows_of_rank.push_back(o.round_robin ? i * o.ranks + o.rank : o.rank * mine + i);
+  return rows_of_rank;
 }
 
 StepBatches make_step(const Dataset& data, const LoaderOptions& o, int64_t step) {

@@ -68,12 +68,12 @@ int64_t MixedDataset::shuffled(int64_t index, int64_t n, int64_t source) const {
   return seed_ ? Permutation(n, philox_key(*seed_, fmt::format("data/shuffle/{}/{}", source, pass)))(number) : number;
 }
 
-MixedDataset::Place MixedDataset::place(int64_t index) const {
+MixedDataset::StreamSample MixedDataset::locate(int64_t index) const {
   require(index >= 0, "dataset: sample index is 0 or more, got {}", index);
   auto part = std::upper_bound(parts_.begin(), parts_.end(), index, [](int64_t i, const Part& p) { return i < p.begin; });
   if (part != parts_.begin() && (part - 1)->blend) {
     const Part& p = *(part - 1);
-    Blend::Place at = (*p.blend)(index - p.begin);
+    Blend::SourceSample at = (*p.blend)(index - p.begin);
     int64_t number = p.number[static_cast<size_t>(at.source)];
     auto found = stream_of_.find(number);
     if (found == stream_of_.end())
@@ -89,7 +89,7 @@ MixedDataset::Place MixedDataset::place(int64_t index) const {
 }
 
 Sample MixedDataset::sample(int64_t index) const {
-  Place at = place(index);
+  StreamSample at = locate(index);
   Sample s = streams_[at.stream].samples->sample(at.sample);
   for (size_t before = 0; before < at.stream && !s.pairs.empty(); ++before)
     for (int64_t& pair : s.pairs) pair += streams_[before].samples->pairs().count;
@@ -107,7 +107,7 @@ PairSet MixedDataset::pairs() const {
 }
 
 std::string MixedDataset::origin(int64_t index) const {
-  Place at = place(index);
+  StreamSample at = locate(index);
   return streams_[at.stream].samples->origin(at.sample);
 }
 

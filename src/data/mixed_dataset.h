@@ -41,11 +41,11 @@ class MixedDataset final : public Dataset {
     std::vector<int64_t> number;  // number in the history of each source of the blend
     std::vector<int64_t> given;   // samples of each source before `begin`, by the source's number
   };
-  struct Place {
+  struct StreamSample {
     size_t stream = 0;
     int64_t sample = 0;
   };
-  Place place(int64_t index) const;
+  StreamSample locate(int64_t index) const;
   int64_t shuffled(int64_t index, int64_t n, int64_t source) const;
 
   std::vector<MixedStream> streams_;

@@ -36,16 +36,16 @@ class FixedDataset final : public Dataset {
   int64_t columns() const override { return files_[0]->columns(); }
   int64_t token_count() const override { return count_ * columns(); }
   Sample sample(int64_t index) const override {
-    auto [file, row] = place(index);
+    auto [file, row] = locate(index);
     return files_[file]->sample(row);
   }
   std::string origin(int64_t index) const override {
-    auto [file, row] = place(index);
+    auto [file, row] = locate(index);
     return fmt::format("{} row {}", files_[file]->path(), row);
   }
 
  private:
-  std::pair<size_t, int64_t> place(int64_t index) const {
+  std::pair<size_t, int64_t> locate(int64_t index) const {
     require(index >= 0, "dataset: sample index is 0 or more, got {}", index);
     int64_t row = index % count_;
     size_t file = 0;
@@ -120,9 +120,9 @@ class Opening {
       out_.notes.push_back(fmt::format("{}: text that runs on from line to line, in {} (preprocess makes one of each line)",
                                        g.source.path,
                                        counted(tokens.train->documents() + tokens.held_out->documents(), "document")));
-    size_t said = 0;
+    size_t hinted = 0;
     for (const std::string& path : g.paths)
-      if (source_kind(path) != SourceKind::text && said++ < kFilesNamed) note_fields(path, format_of(g.source, o_));
+      if (source_kind(path) != SourceKind::text && hinted++ < kFilesNamed) note_fields(path, format_of(g.source, o_));
     add(g, std::make_unique<PackedSamples>(tokens.train, pack),
         held_out_ > 0 ? std::make_unique<PackedSamples>(tokens.held_out, pack) : nullptr);
   }
@@ -399,8 +399,8 @@ void note_idle_options(const DatasetOptions& o, const std::vector<Files>& train,
     auto is = [&](const Files& f) { return std::find(kinds.begin(), kinds.end(), f.kind) != kinds.end(); };
     return std::any_of(train.begin(), train.end(), is) || std::any_of(valid.begin(), valid.end(), is);
   };
-  auto note = [&](bool asked, bool used, const std::string& option, const char* why) {
-    if (asked && !used) d.warnings.push_back(fmt::format("{} has no effect: {}", option, why));
+  auto note = [&](bool is_set, bool used, const std::string& option, const char* why) {
+    if (is_set && !used) d.warnings.push_back(fmt::format("{} has no effect: {}", option, why));
   };
   const DataOptions plain;
   note(!o.chat_template.empty(), holds({Files::chats, Files::pairs}), "data.chat_template=" + o.chat_template,

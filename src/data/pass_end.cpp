@@ -10,25 +10,25 @@ namespace {
 
 class WholeSteps final : public Dataset {
  public:
-  // rows: rows taken in an epoch; above the row count of `data`, its first rows are taken again. places: rows of an
+  // rows: rows taken in an epoch; above the row count of `data`, its first rows are taken again. count: rows of an
   // epoch with padding.
-  WholeSteps(std::unique_ptr<Dataset> data, int64_t rows, int64_t places)
-      : data_(std::move(data)), rows_(rows), places_(places) {}
-  int64_t sample_count() const override { return places_; }
+  WholeSteps(std::unique_ptr<Dataset> data, int64_t rows, int64_t count)
+      : data_(std::move(data)), rows_(rows), epoch_rows_(count) {}
+  int64_t sample_count() const override { return epoch_rows_; }
   int64_t row_count() const override { return std::min(rows_, data_->row_count()); }
   int64_t columns() const override { return data_->columns(); }
   int64_t token_count() const override { return data_->token_count(); }
   bool ragged() const override { return data_->ragged(); }
   PairSet pairs() const override { return data_->pairs(); }
   Sample sample(int64_t index) const override {
-    if (index % places_ < rows_) return data_->sample(taken(index));
+    if (index % epoch_rows_ < rows_) return data_->sample(taken(index));
     const auto columns = static_cast<size_t>(data_->columns());
     Sample none{.ids = std::vector<int32_t>(columns, 0), .labels = std::vector<int32_t>(columns, kIgnored), .positions = {}};
     for (size_t t = 0; t < columns; ++t) none.positions.push_back(static_cast<int32_t>(t));
     return none;
   }
   std::string origin(int64_t index) const override {
-    return index % places_ < rows_ ? data_->origin(taken(index)) : "no row: the pass has ended (data.pass_end)";
+    return index % epoch_rows_ < rows_ ? data_->origin(taken(index)) : "no row: the pass has ended (data.pass_end)";
   }
   void note_sources(DataHistory& history, int64_t step, int64_t global_batch) const override {
     if (!history.empty() && history.segments().back().global_batch != global_batch)
@@ -42,11 +42,11 @@ class WholeSteps final : public Dataset {
 
  private:
   int64_t taken(int64_t index) const {
-    const int64_t place = index % places_, n = data_->sample_count();
-    return add_checked(mul_checked(index / places_, n), place % n);
+    const int64_t row = index % epoch_rows_, n = data_->sample_count();
+    return add_checked(mul_checked(index / epoch_rows_, n), row % n);
   }
   std::unique_ptr<Dataset> data_;
-  int64_t rows_, places_;
+  int64_t rows_, epoch_rows_;
 };
 
 }  // namespace

@@ -126,7 +126,7 @@ class Reading {
   Reading(const PreprocessOptions& o, const PreprocessState& state, const std::vector<std::string>& fields)
       : files_(state.files),
         rows_(o.rows),
-        options_{.fields = fields, .asked_by = "--json-keys", .whole_text = o.whole_text, .member = o.member},
+        options_{.fields = fields, .option_name = "--json-keys", .whole_text = o.whole_text, .member = o.member},
         file_(state.file) {
     for (int64_t i = 0; i < file_; ++i) before_ += static_cast<double>(files_[static_cast<size_t>(i)].size);
     if (open())

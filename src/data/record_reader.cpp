@@ -4,9 +4,10 @@
 
 namespace ravine {
 
-std::string name_field(const std::string& asked_by, const std::string& field) {
-  if (asked_by.empty()) return "rename the key to 'text'";
-  return asked_by.starts_with("--") ? fmt::format("add {} {}", asked_by, field) : fmt::format("set {}={}", asked_by, field);
+std::string name_field(const std::string& option_name, const std::string& field) {
+  if (option_name.empty()) return "rename the key to 'text'";
+  return option_name.starts_with("--") ? fmt::format("add {} {}", option_name, field)
+                                       : fmt::format("set {}={}", option_name, field);
 }
 
 void append_json_string(std::string& out, std::string_view text) {

@@ -12,7 +12,7 @@
 #include "base/missing_path.h"
 #include "base/shell_word.h"
 #include "base/text.h"
-#include "config/sources_meant.h"
+#include "config/likely_sources.h"
 #include "data/indexed/indexed_file.h"
 #include "data/instruct/instruction_files.h"
 #include "data/mindrecord/mindrecord_files.h"
@@ -189,7 +189,7 @@ std::vector<std::string> source_files(const std::string& path) {
   refuse_half_prefix(path);
   refuse_unfinished_prefix(path);
   const std::vector<std::string> words = split(path, ' ');
-  if (const std::string list = sources_meant(words); !list.empty() && std::any_of(words.begin(), words.end(), is_data))
+  if (const std::string list = likely_sources(words); !list.empty() && std::any_of(words.begin(), words.end(), is_data))
     throw UserError("no such data", path, rule, fmt::format("several are a list with commas: data.train={}", shell_word(list)));
   if (const std::string prefix = near_indexed_prefix(path); !prefix.empty())
     throw UserError("no such data", path, "token files are named by all that stands before .bin and .idx",

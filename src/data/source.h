@@ -45,15 +45,15 @@ class DocumentReader {
 // A .txt file is cut into documents at the first blank line after each 64 KiB, so a smaller file is one document. If
 //  there is no blank line within 1 MiB, it is cut at the last line end before this size. The concatenated documents are
 //  the file, without a byte order mark.
-// In other files each record is a document (data/record_reader.h): the string under `text_key`. asked_by: the option or
-// flag that set the key, for messages.
+// In other files each record is a document (data/record_reader.h): the string under `text_key`. option_name: the option
+// or flag that set the key, for messages.
 std::unique_ptr<DocumentReader> open_documents(const std::string& path, const std::string& text_key,
-                                               const std::string& asked_by = "data.text_key");
+                                               const std::string& option_name = "data.text_key");
 
 // Parses the lines of a JSONL file and returns the string under one key.
 class JsonlParser {
  public:
-  explicit JsonlParser(std::string text_key, std::string asked_by = "data.text_key");
+  explicit JsonlParser(std::string text_key, std::string option_name = "data.text_key");
   ~JsonlParser();
   // Returns the string under text_key in a line, valid until the next call; empty if the value is null. A line that is
   // not an object with this string is a UserError that names `where`.

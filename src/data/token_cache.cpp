@@ -56,7 +56,7 @@ class CacheContents {
     add(name + ".files", DType::i64, std::as_bytes(std::span(starts_.back())));
   }
   void add(const std::string& name, const ChatStore& store, const std::vector<std::string>& files) {
-    starts_.push_back(store.file_places(files));
+    starts_.push_back(store.file_offsets(files));
     const ChatStore::Bytes b = store.bytes(starts_.back());
     add(name + ".ids", DType::u8, b.ids);
     add(name + ".ends", DType::i64, b.ends);
@@ -114,9 +114,9 @@ bool is_cache_entry(const fs::directory_entry& entry) {
   if (entry.symlink_status(ignored).type() != fs::file_type::regular || !is_entry_name(path.filename().string())) return false;
   try {
     const SafetensorsReader in(path.string());
-    const auto format = in.metadata().find("format"), said = in.metadata().find("key");
+    const auto format = in.metadata().find("format"), stored_key = in.metadata().find("key");
     return format != in.metadata().end() && (format->second == kFormat || format->second.starts_with(kAnyChatFormat)) &&
-           said != in.metadata().end() && said->second == path.stem().string();
+           stored_key != in.metadata().end() && stored_key->second == path.stem().string();
   } catch (const std::exception&) {
     return false;
   }

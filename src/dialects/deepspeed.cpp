@@ -290,7 +290,7 @@ class DeepSpeedLeads {
     const std::tuple<std::string, std::string, std::vector<std::string>> kinds[] = {
         {"offload_optimizer", "offload.optimizer", {"cpu_offload"}},
         {"offload_param", "offload.params", {"cpu_offload_param", "cpu_offload_params"}}};
-    bool pin = false, pin_said = false;
+    bool pin = false, pin_set = false;
     double buffers = 0;
     for (const auto& [section, option, old_names] : kinds) {
       const std::string prefix = std::string(kZero) + section + ".";
@@ -334,15 +334,15 @@ class DeepSpeedLeads {
       else
         inert(prefix + "buffer_count", "buffers are for disks");
       if (const DeepSpeedGiven* g = c_.find(prefix + "pin_memory"); g && !g->left_to_default)
-        pin |= g->value->boolean, pin_said = true, used(g, "offload.pin");
+        pin |= g->value->boolean, pin_set = true, used(g, "offload.pin");
       if (const DeepSpeedGiven* g = c_.find(prefix + "ratio"); g && !g->left_to_default) {
         if (stage != 3 && g->value->real < 1) refuse(*g, "a ratio below 1 is for stage 3");
         inert(g->key, "all of the state lies where the device says");
       }
     }
     if (const DeepSpeedGiven* g = c_.find("zero_optimization.cpu_offload_use_pin_memory"); g && !g->left_to_default)
-      pin |= g->value->boolean, pin_said = true, used(g, "offload.pin");
-    if (pin_said) out_.set("offload.pin", pin, "--deepspeed");
+      pin |= g->value->boolean, pin_set = true, used(g, "offload.pin");
+    if (pin_set) out_.set("offload.pin", pin, "--deepspeed");
     if (buffers > 0) out_.set("offload.buffers", static_cast<int64_t>(buffers), "--deepspeed");
   }
 
@@ -408,11 +408,11 @@ class DeepSpeedLeads {
       inert(folder, "the monitor is off"), inert(job, "the monitor is off");
       return "";
     }
-    const auto said = [&](const std::string& key, const char* otherwise) {
+    const auto given_text = [&](const std::string& key, const char* otherwise) {
       const YamlNode* v = c_.value(key);
       return v && v->kind == Kind::text ? v->text : std::string(otherwise);
     };
-    const std::string before = said(folder, ""), name = said(job, "DeepSpeedJobName");
+    const std::string before = given_text(folder, ""), name = given_text(job, "DeepSpeedJobName");
     return before.empty() ? name : before.ends_with('/') ? before + name : before + "/" + name;
   }
 
@@ -420,7 +420,7 @@ class DeepSpeedLeads {
     const auto found = fates_.find(g.written);
     const DeepSpeedKey* k = find_deepspeed_key(g.key);
     TrainerOutcome::Fate fate{k && k->fate == DeepSpeedFate::files ? KeyStatus::used : KeyStatus::inert,
-                              k ? std::string(k->says) : "its section has no type that is known", nullptr};
+                              k ? std::string(k->effect) : "its section has no type that is known", nullptr};
     if (found != fates_.end()) fate = found->second;
     fate.value = json_of(*g.value);
     if (k && k->type == DeepSpeedValue::size && g.value->kind == Kind::real) fate.value = std::floor(g.value->real);

@@ -172,10 +172,10 @@ void fill_auto(DeepSpeedConfig& config, const TrainerArguments& args, const Trai
       key = "zero_optimization.stage3_gather_16bit_weights_on_model_save";
     const auto rule =
         std::find_if(filled_keys().begin(), filled_keys().end(), [&](const FilledKey& k) { return k.key == key; });
-    const YamlNode::Ptr meant = rule == filled_keys().end() ? nullptr : rule->value(args, facts);
+    const YamlNode::Ptr filled = rule == filled_keys().end() ? nullptr : rule->value(args, facts);
     const auto refuse = [&](const std::string& why) { refusals.push_back(key_refusal(g.written, g.source, why)); };
-    if (g.automatic && meant) {
-      g.value = meant;
+    if (g.automatic && filled) {
+      g.value = filled;
     } else if (g.automatic && rule != filled_keys().end()) {
       const bool of_model = key.starts_with("zero");
       refuse(fmt::format("\"auto\" follows from {}, which is not known; {}",
@@ -185,9 +185,9 @@ void fill_auto(DeepSpeedConfig& config, const TrainerArguments& args, const Trai
       g.left_to_default = true;
     } else if (g.automatic) {
       refuse("the Trainer fills \"auto\" of some keys, and this is none of them; write its value");
-    } else if (meant && !rule->flag.empty() && g.value->kind != Kind::null && !equal(*g.value, *meant)) {
+    } else if (filled && !rule->flag.empty() && g.value->kind != Kind::null && !equal(*g.value, *filled)) {
       refuse(fmt::format("it is {}, and {} is {}; write \"auto\", or the same in both", written_value(*g.value), rule->flag,
-                         written_value(*meant)));
+                         written_value(*filled)));
     }
   }
   // These classes have no default for total_num_steps.

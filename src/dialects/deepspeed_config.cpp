@@ -63,18 +63,18 @@ class KeyTaker {
   void take(const YamlNode& map, const std::string& written, const std::string& key) {
     for (const auto& [field, value] : map.fields) {
       const std::string name = written.empty() ? field : written + "." + field;
-      std::string meant = key.empty() ? field : key + "." + field;
-      if (meant == "bfloat16") meant = "bf16";
-      if (meant == "zero_optimization.aio") {
+      std::string full_key = key.empty() ? field : key + "." + field;
+      if (full_key == "bfloat16") full_key = "bf16";
+      if (full_key == "zero_optimization.aio") {
         notices_.push_back(fmt::format(
             "aio inside zero_optimization ({}:{}): DeepSpeed reads it at top level only; it is taken as if it stood there",
             name_, value->line));
-        meant = "aio";
+        full_key = "aio";
       }
       if (value->kind == Kind::map && !value->fields.empty())
-        take(*value, name, meant);
+        take(*value, name, full_key);
       else
-        leaf(name, meant, value);
+        leaf(name, full_key, value);
     }
   }
 
@@ -96,12 +96,12 @@ class KeyTaker {
     }
     if (known && !given.automatic && value->kind != Kind::null &&
         !(value->kind == Kind::map && known->type == DeepSpeedValue::any)) {
-      if (known->fate == DeepSpeedFate::refused) return refuse(std::string(known->says));
+      if (known->fate == DeepSpeedFate::refused) return refuse(std::string(known->effect));
       const std::string rule = broken_rule(*known, *value);
       if (!rule.empty() && !(value->kind == Kind::text && compared_(key)))  // fill_auto() refuses it with both values
         return refuse(fmt::format("it is {}, {}", written_value(*value), rule));
       if (known->fate == DeepSpeedFate::refused_if_on && value->kind == Kind::boolean && value->boolean)
-        return refuse(fmt::format("it is true: {}", known->says));
+        return refuse(fmt::format("it is true: {}", known->effect));
     }
     if (value->kind == Kind::null && key == "zero_optimization.stage")
       return refuse("it is null, it must be 0, 1, 2 or 3; write the number, or leave the key out");

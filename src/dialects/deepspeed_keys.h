@@ -25,7 +25,7 @@ enum class DeepSpeedValue : uint8_t {
 // The effect of a key of a DeepSpeed config, or of a Trainer flag, in Ravine.
 // by_value: it leads to options; code decides which, together with other keys and flags.
 // renamed: as by_value, and its option gets the key's own value.
-// files: the run writes additional files, which `says` names; no option is set.
+// files: the run writes additional files, which `effect` names; no option is set.
 // inert: no effect. refused: any value is refused. refused_if_on: refused if the value is true.
 enum class DeepSpeedFate : uint8_t { by_value, renamed, files, inert, refused, refused_if_on };
 constexpr bool is_used(DeepSpeedFate fate) { return fate <= DeepSpeedFate::files; }
@@ -35,7 +35,7 @@ struct DeepSpeedKey {
   std::string_view key;  // dotted; a last part * matches every key below
   DeepSpeedValue type = DeepSpeedValue::any;
   DeepSpeedFate fate = DeepSpeedFate::inert;
-  std::string_view says;  // for keys with an effect: the options; for others: the reason
+  std::string_view effect;  // for keys with an effect: the options; for others: the reason
   double min = -1e300, max = 1e300;
   std::string_view choices = {};  // allowed texts, separated by blanks; upper and lower case are equal; "": any
 };

@@ -29,8 +29,8 @@ DeepSpeedStart read_deepspeed_start(const std::string& file, Config& options) {
           o.assign(*load_yaml(flow_yaml(choice.value), choice.option, false), name);
           options.sources[choice.option] = name;
         }
-  out.says_batch = config.value("train_batch_size") != nullptr;
-  if (out.says_batch)
+  out.sets_batch = config.value("train_batch_size") != nullptr;
+  if (out.sets_batch)
     options.train.global_batch = std::max<int64_t>(1, static_cast<int64_t>(config.number("train_batch_size", 1)));
   return out;
 }

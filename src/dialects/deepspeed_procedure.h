@@ -12,7 +12,7 @@ namespace ravine {
 struct DeepSpeedStart {
   Json json;                         // the whole file
   std::vector<std::string> notices;  // tolerated mistakes, one line each
-  bool says_batch = false;           // true: train_batch_size is a number, not "auto" or missing
+  bool sets_batch = false;           // true: train_batch_size is a number, not "auto" or missing
 };
 
 // Reads a ds_config.json, and sets its batch, optimizer, schedule, precision, ZeRO and offload in `options`; "auto"

@@ -20,8 +20,8 @@ namespace ravine {
 namespace {
 
 // Options that are not compared: sizes that DeepSpeed takes from the flags, and the style of log lines.
-const std::vector<std::string> kFlagsSay = {"train.global_batch", "train.micro_batch", "optimizer.clip_norm", "log.every",
-                                            "log.style"};
+const std::vector<std::string> kSetByFlags = {"train.global_batch", "train.micro_batch", "optimizer.clip_norm", "log.every",
+                                              "log.style"};
 
 Json number_as_given(double x) { return x == std::floor(x) && std::abs(x) < 1e15 ? Json(static_cast<int64_t>(x)) : Json(x); }
 
@@ -75,7 +75,7 @@ Json written_form(const Config& c) {
     if (to == OffloadTo::disk) zero[key]["nvme_path"] = o.path, zero[key]["buffer_count"] = o.buffers;
   }
   j["zero_optimization"] = zero;
-  if (o.asks_for_disk())
+  if (o.uses_disk())
     j["aio"] = {{"block_size", o.block_kb * 1024}, {"queue_depth", o.queue_depth}, {"thread_count", o.threads}};
   if (c.log.tensorboard) j["tensorboard"] = {{"enabled", true}};
   const std::string type = option_value(c, "optimizer.type");
@@ -125,7 +125,7 @@ std::vector<std::string> flags_of(const Config& c) {
 }
 
 // Returns the config that file and flags together translate to; nothing if they contradict each other.
-std::optional<Config> said_by(const DeepSpeedConfig& file, const std::vector<std::string>& flags, int64_t ranks) {
+std::optional<Config> translated_config(const DeepSpeedConfig& file, const std::vector<std::string>& flags, int64_t ranks) {
   TrainerLine line;
   line.args = read_trainer_flags(placed(flags), line.refusals);
   if (line.args.text("transformers_version").starts_with("5")) line.version = TransformersVersion::v5_23;
@@ -161,11 +161,11 @@ ForeignForm deepspeed_form(const Config& config, const Json&) {
     for (const Section& s : sections)
       for (const Option& o : s.options)
         if (o.name() == choice.option) o.assign(*load_yaml(flow_yaml(choice.value), choice.option, false), "config");
-  form.unsaid = unsaid_options(config, got, kFlagsSay);
+  form.unsaid = unsaid_options(config, got, kSetByFlags);
   form.flags = flags_of(config);
-  if (const auto both = said_by(read, form.flags, std::max<int64_t>(1, config.parallel.data))) {
+  if (const auto both = translated_config(read, form.flags, std::max<int64_t>(1, config.parallel.data))) {
     std::set<std::string> still;
-    for (const UnsaidOption& o : unsaid_options(config, *both, kFlagsSay)) still.insert(o.option);
+    for (const UnsaidOption& o : unsaid_options(config, *both, kSetByFlags)) still.insert(o.option);
     std::erase_if(form.unsaid, [&](const UnsaidOption& o) { return !still.contains(o.option); });
   }
   return form;

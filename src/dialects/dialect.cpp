@@ -289,12 +289,12 @@ void refuse_all(const Translation& translation) { refuse_keys(translation.refusa
 void refuse_keys(const std::vector<KeyRefusal>& all) {
   if (all.empty()) return;
   if (all.size() == 1) throw UserError(all[0].what, all[0].where, all[0].rule, all[0].fix);
-  std::vector<std::string> places, texts;
+  std::vector<std::string> locations, texts;
   for (const KeyRefusal& r : all) {
-    if (std::find(places.begin(), places.end(), r.where) == places.end()) places.push_back(r.where);
+    if (std::find(locations.begin(), locations.end(), r.where) == locations.end()) locations.push_back(r.where);
     texts.push_back(fmt::format("{}: {}, {}", r.what, r.rule, r.fix));
   }
-  throw UserError(fmt::format("{} keys are refused", all.size()), fmt::format("{}", fmt::join(places, ", ")),
+  throw UserError(fmt::format("{} keys are refused", all.size()), fmt::format("{}", fmt::join(locations, ", ")),
                   fmt::format("{}", fmt::join(texts, "; ")), "correct them all");
 }
 

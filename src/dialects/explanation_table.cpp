@@ -36,7 +36,7 @@ void pad(std::string& line, size_t to) { line.append(to - std::min(to, letters(l
 
 std::string explanation_table(const Translation& translation, size_t width) {
   struct Row {
-    std::string key, value, says;
+    std::string key, value, description;
   };
   const std::pair<KeyStatus, const char*> kGroups[] = {{KeyStatus::refused, "refused"},
                                                        {KeyStatus::used, "used: the option that the key leads to"},
@@ -50,7 +50,8 @@ std::string explanation_table(const Translation& translation, size_t width) {
     keys = std::max(keys, letters(escaped(line.key))), values = std::max(values, letters(value_words(line.value)));
   }
   keys = std::min(keys, width * 2 / 5), values = std::min(values, width / 4);
-  const size_t says_at = 2 + keys + 2 + values + 2, rest = std::max(kLeast, width > says_at ? width - says_at : 0);
+  const size_t description_column = 2 + keys + 2 + values + 2,
+               rest = std::max(kLeast, width > description_column ? width - description_column : 0);
   std::string out;
   for (const auto& [status, title] : kGroups) {
     std::vector<Row> rows;
@@ -71,9 +72,9 @@ std::string explanation_table(const Translation& translation, size_t width) {
         pad(line, at);
       };
       if (!row.value.empty()) next_column(2 + keys + 2), line += row.value;
-      for (const std::string& text : wrapped(row.says, rest)) {
+      for (const std::string& text : wrapped(row.description, rest)) {
         if (text.empty()) continue;
-        next_column(says_at), line += text;
+        next_column(description_column), line += text;
       }
       out += line + "\n";
     }

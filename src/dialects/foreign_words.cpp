@@ -53,7 +53,7 @@ void add(Words& words, const std::vector<KeySection>& sections, const std::strin
       ForeignWord word{.line = flag ? flags : file,
                        .option = used ? first_option(row.option) : "",
                        .same = row.same,
-                       .beside = used ? which_takes_it(first_option(row.option)) : "",
+                       .condition = used ? which_takes_it(first_option(row.option)) : "",
                        .advice = advice_of(row)};
       words.whole[key].push_back(word);
       const size_t dot = key.rfind('.');
@@ -62,7 +62,7 @@ void add(Words& words, const std::vector<KeySection>& sections, const std::strin
         std::vector<ForeignWord>& of_section =
             words.whole[key.substr(0, end)];  // the section gets no advice of a row; its keys have their own
         std::erase_if(of_section, [&](const ForeignWord& w) { return w.line == file && w.option.empty(); });
-        of_section.push_back({.line = file, .option = "", .same = false, .beside = "", .advice = ""});
+        of_section.push_back({.line = file, .option = "", .same = false, .condition = "", .advice = ""});
       }
     }
 }

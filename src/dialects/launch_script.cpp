@@ -15,7 +15,7 @@ namespace ravine {
 namespace {
 
 std::string file_of(const LaunchScript& script, const ScriptWord& word) { return word.file.empty() ? script.name : word.file; }
-std::string place_of(const LaunchScript& script, const ScriptWord& word) {
+std::string location_of(const LaunchScript& script, const ScriptWord& word) {
   return fmt::format("{}:{}", file_of(script, word), word.line);
 }
 
@@ -23,7 +23,7 @@ std::string place_of(const LaunchScript& script, const ScriptWord& word) {
 std::string missing_of(const LaunchScript& script) {
   std::string out;
   for (const ScriptWord& w : script.missing)
-    if (w.trouble.empty()) out += fmt::format("; {} ({}), which it reads, is not there", w.text, place_of(script, w));
+    if (w.problem.empty()) out += fmt::format("; {} ({}), which it reads, is not there", w.text, location_of(script, w));
   return out;
 }
 
@@ -40,8 +40,8 @@ std::optional<int64_t> launcher_number(const LaunchScript& script, const ScriptC
     std::replace(text.begin(), text.end(), '-', '_');
     if (std::find(names.begin(), names.end(), text) == names.end()) continue;
     if (equals == std::string::npos && i + 1 >= end) return {};
-    const ScriptWord& place = equals == std::string::npos ? words[i + 1] : words[i];
-    const PlacedWord known = known_word(script, place);
+    const ScriptWord& option_word = equals == std::string::npos ? words[i + 1] : words[i];
+    const PlacedWord known = known_word(script, option_word);
     const std::string value = equals == std::string::npos ? known.text : value_here;
     int64_t number = 0;
     const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), number);
@@ -75,10 +75,10 @@ LaunchScript read_launch_script(const std::string& path, const ShellArguments& a
 }
 
 PlacedWord known_word(const LaunchScript& script, const ScriptWord& word) {
-  if (!word.trouble.empty())
-    throw UserError(word.trouble, fmt::format("{}:{}", file_of(script, word), word.trouble_line),
+  if (!word.problem.empty())
+    throw UserError(word.problem, fmt::format("{}:{}", file_of(script, word), word.problem_line),
                     "scripts are read, and nothing of them is run" + missing_of(script), "write there what it comes to");
-  return {word.text, place_of(script, word)};
+  return {word.text, location_of(script, word)};
 }
 
 size_t chosen_launch(const LaunchScript& script, const std::vector<std::string>& shown,
@@ -86,7 +86,7 @@ size_t chosen_launch(const LaunchScript& script, const std::vector<std::string>&
   const auto number = static_cast<size_t>(script.launch);
   std::string all;
   for (size_t i = 0; i < shown.size(); ++i)
-    all += fmt::format("{}{}: {} ({})", i == 0 ? "" : "; ", i + 1, shown[i], place_of(script, launches[i]));
+    all += fmt::format("{}{}: {} ({})", i == 0 ? "" : "; ", i + 1, shown[i], location_of(script, launches[i]));
   if (number > launches.size())
     throw UserError(fmt::format("--launch {}", number), script.name,
                     fmt::format("the script starts {}: {}", launches.size(), all), "choose one of them");
@@ -109,7 +109,7 @@ void refuse_other_folder(const LaunchScript& script, const ScriptCommand& launch
   std::error_code error;
   if (!moves || fs::equivalent(folder, ".", error)) return;
   throw UserError(fmt::format("{} {}", (*moves)[0].text, moves->size() > 1 ? (*moves)[1].text.substr(0, 80) : ""),
-                  place_of(script, (*moves)[0]), "paths of the line are looked for in the folder where ravine is started",
+                  location_of(script, (*moves)[0]), "paths of the line are looked for in the folder where ravine is started",
                   "start it in that folder, and take the command out of the script");
 }
 
@@ -141,7 +141,7 @@ LaunchedProgram launched_program(const LaunchScript& script) {
     shown.push_back(file_part(programs.back().text));
   }
   if (launches.empty()) {
-    const std::string end = script.ended.line > 0 ? fmt::format(" before it ends ({})", place_of(script, script.ended)) : "";
+    const std::string end = script.ended.line > 0 ? fmt::format(" before it ends ({})", location_of(script, script.ended)) : "";
     throw UserError(
         "no program is launched" + end, script.name,
         "a launch script starts a program NAME.py by python, torchrun, deepspeed, mpirun or srun" + missing_of(script),

@@ -16,7 +16,7 @@ namespace ravine {
 LaunchScript parse_launch_script(std::string_view text, const std::string& name, const ShellArguments& arguments = {});
 LaunchScript read_launch_script(const std::string& path, const ShellArguments& arguments = {});
 
-// Returns a word of a script with its place. A word whose value is not known without a shell (ScriptWord::trouble) is a
+// Returns a word of a script with its place. A word whose value is not known without a shell (ScriptWord::problem) is a
 // UserError at FILE:LINE.
 PlacedWord known_word(const LaunchScript& script, const ScriptWord& word);
 

@@ -16,7 +16,7 @@ using enum KeyType;
 namespace fs = std::filesystem;
 
 DialectTable megatron_conversion_table() {
-  const char* said = "the input says it: its config.json, or the arguments and tensors of Megatron's files";
+  const char* reason = "the input says it: its config.json, or the arguments and tensors of Megatron's files";
   return {
       renamed("--input-model-dir", text, "--input"),
       renamed("--output-model-dir", text, "--output"),
@@ -34,19 +34,19 @@ DialectTable megatron_conversion_table() {
       used("--loader", text, "--from"),
       used("--saver", text, "--to", "megatron"),
       used("--save-model-type", text, "--to", "megatron"),
-      inert("--type", text, said),
-      inert("--num_layers", whole, said),
-      inert("--num-layers", whole, said),
-      inert("--hidden_size", whole, said),
-      inert("--hidden-size", whole, said),
-      inert("--num_heads", whole, said),
-      inert("--num-heads", whole, said),
-      inert("--num_kv_heads", whole, said),
-      inert("--num-kv-heads", whole, said),
-      inert("--bias", on, said),
-      inert("--add-qkv-bias", on, said),
-      inert("--add-dense-bias", on, said),
-      inert("--embed-layernorm", on, said),
+      inert("--type", text, reason),
+      inert("--num_layers", whole, reason),
+      inert("--num-layers", whole, reason),
+      inert("--hidden_size", whole, reason),
+      inert("--hidden-size", whole, reason),
+      inert("--num_heads", whole, reason),
+      inert("--num-heads", whole, reason),
+      inert("--num_kv_heads", whole, reason),
+      inert("--num-kv-heads", whole, reason),
+      inert("--bias", on, reason),
+      inert("--add-qkv-bias", on, reason),
+      inert("--add-dense-bias", on, reason),
+      inert("--embed-layernorm", on, reason),
       inert("--pse", on, "a fused matrix of q, k and v is recognised"),
       inert("--w-pack", text, "a fused matrix of q, k and v is recognised"),
       inert("--use_wpack_rotray", on, "nobody reads it there either"),
@@ -68,8 +68,8 @@ DialectTable megatron_conversion_table() {
       inert("--target-expert-parallel-size", whole, "1 is what is written"),
       inert("--expert-model-parallel-size", whole, "1 is what is written"),
       used("--moe-grouped-gemm", on, "--experts"),
-      inert("--post-norm", on, said),
-      inert("--qk-layernorm", on, said),
+      inert("--post-norm", on, reason),
+      inert("--qk-layernorm", on, reason),
       used("--num-layer-list", text, "--stage-layers"),
       renamed("--lora-load", text, "--adapter"),
       inert("--lora-r", whole, "the adapter says it"),
@@ -193,18 +193,18 @@ void add_vocabulary(Translation& t, const MegatronJob& job, const std::string& i
     const Json ids = tokenizer ? config_at(t.text(key)) : Json();
     const int64_t rows = tokenizer ? static_cast<int64_t>(ids.is_object() ? ids.size() : 0) : t.whole(key);
     const Json stored = job.network ? job.network(input) : Json::object();
-    const Json said = stored.value("arguments", Json::object()).value("true_vocab_size", Json());
+    const Json reason = stored.value("arguments", Json::object()).value("true_vocab_size", Json());
     if (rows < 1)
       t.refuse(key, tokenizer ? fmt::format("{} {}", key, t.text(key)) : fmt::format("{} is {}", key, rows),
                tokenizer ? "the rows of the vocabulary are as many as the tokens of this JSON file, and there are none"
                          : "a vocabulary has 1 row or more",
                tokenizer ? "write --true-vocab-size N in its place" : "correct it, or leave it out");
-    else if (said.is_number() && said != Json(rows))
-      t.refuse(
-          key,
-          fmt::format("{} says {} rows, and the arguments of {} say {}", key, rows, stored.value("where", input), said.dump()),
-          "the model is converted as it is",
-          "correct it, or leave it out; `ravine convert --resize-vocab` changes the number of rows");
+    else if (reason.is_number() && reason != Json(rows))
+      t.refuse(key,
+               fmt::format("{} says {} rows, and the arguments of {} say {}", key, rows, stored.value("where", input),
+                           reason.dump()),
+               "the model is converted as it is",
+               "correct it, or leave it out; `ravine convert --resize-vocab` changes the number of rows");
     else
       t.command.insert(t.command.end(), {"--vocab-size", std::to_string(rows)});
   }
@@ -277,9 +277,9 @@ Translation translate_conversion(const std::vector<PlacedWord>& words, const Meg
   add_sizes(t, hf, {"--tensor-model-parallel-size", "--tgt-tensor-model-parallel-size", "--target-tensor-parallel-size"},
             {"--pipeline-model-parallel-size", "--tgt-pipeline-model-parallel-size", "--target-pipeline-parallel-size"});
   add_stage_layers(t, hf);
-  const std::string place = (fs::path(input) / "config.json").string();
-  const Json config = config_at(place);
-  refuse_other_sizes(t, config, place);
+  const std::string config_path = (fs::path(input) / "config.json").string();
+  const Json config = config_at(config_path);
+  refuse_other_sizes(t, config, config_path);
   add_vocabulary(t, job, input, config);
   if (t.has("--make-vocab-size-divisible-by")) {
     const int64_t n = t.whole("--make-vocab-size-divisible-by");

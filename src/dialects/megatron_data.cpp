@@ -28,7 +28,7 @@ bool names_instructions(const std::string& prefix) {
 
 // Returns the source for a prefix, with or without --is-instruction-dataset, whatever other files are next to it. Files
 // are looked at only if the run is on this machine, or if they are here.
-Json prefix_meant(Translation& t, const char* key, const Json& word, bool runs) {
+Json resolve_prefix(Translation& t, const char* key, const Json& word, bool runs) {
   if (!word.is_string()) return word;
   const std::string prefix = word.get<std::string>();
   const bool plain = holds_tokens(prefix) && !names_instructions(prefix),
@@ -65,9 +65,9 @@ Json megatron_sources(Translation& t, const char* key, bool runs) {
   for (size_t i = 0; i < words.size(); i += weighted ? 2 : 1)
     if (weighted) {
       const YamlNode w = resolve_scalar(words[i].get<std::string>());
-      sources.push_back({{"path", prefix_meant(t, key, words[i + 1], runs)}, {"weight", w.real}});
+      sources.push_back({{"path", resolve_prefix(t, key, words[i + 1], runs)}, {"weight", w.real}});
     } else {
-      sources.push_back(prefix_meant(t, key, words[i], runs));
+      sources.push_back(resolve_prefix(t, key, words[i], runs));
     }
   return sources;
 }

@@ -69,7 +69,7 @@ bool equal(const Json& a, const Json& b) {
 }
 
 // Returns the value of a flag; null if the flag is not given or does not apply to the stored network.
-Json said_by(const Translation& t, const HeldFlag& flag, const Json& stored) {
+Json flag_value(const Translation& t, const HeldFlag& flag, const Json& stored) {
   if (!t.has(flag.key)) return Json();
   const std::string_view key = flag.key;
   if (!flag.means.is_null()) return t.is_on(flag.key) ? flag.means : Json();
@@ -95,7 +95,7 @@ bool agrees_with_model(const Translation& t, const std::string& key, const Json&
 }
 
 // Explains the flags of a network that is taken from the files of a model.
-void say_whose_network(Translation& t, bool own, const Json& stored) {
+void note_network(Translation& t, bool own, const Json& stored) {
   const char* reason = "the model in --load says it";
   for (const ExplainedKey& line : t.lines()) {
     const auto held =
@@ -114,7 +114,7 @@ void say_whose_network(Translation& t, bool own, const Json& stored) {
       else if (!stored.empty())
         t.agrees(line.key, line.reason);
     } else {
-      const Json said = said_by(t, *held, stored);
+      const Json said = flag_value(t, *held, stored);
       const auto was = stored.find(held->argument);
       if (was != stored.end() && !said.is_null() && equal(said, *was))
         t.agrees(line.key, reason);
@@ -129,7 +129,7 @@ void say_whose_network(Translation& t, bool own, const Json& stored) {
 void hold_megatron_network(Translation& t, const MegatronJob& job, const std::string& folder, LoadedAs as) {
   const bool own = t.is_on("--use-checkpoint-args");
   const Json stored = job.network ? job.network(folder) : Json::object();
-  if (as == LoadedAs::model) say_whose_network(t, own, stored.value("arguments", Json::object()));
+  if (as == LoadedAs::model) note_network(t, own, stored.value("arguments", Json::object()));
   if (own && as == LoadedAs::model) return;
   const auto arguments = stored.find("arguments");
   if (arguments == stored.end() || arguments->empty()) return;
@@ -137,7 +137,7 @@ void hold_megatron_network(Translation& t, const MegatronJob& job, const std::st
   for (const HeldFlag& flag : held_flags()) {
     const auto was = arguments->find(flag.argument);
     if (was == arguments->end()) continue;
-    const Json now = said_by(t, flag, *arguments);
+    const Json now = flag_value(t, flag, *arguments);
     if (now.is_null() || equal(now, *was) || (flag.part == Part::form && as == LoadedAs::weights)) continue;
     const std::string shown =
         flag.means.is_null() ? fmt::format("{} is {}", flag.key, now.dump()) : fmt::format("{} is given", flag.key);

@@ -19,10 +19,10 @@ constexpr const char* kTracker = "latest_checkpointed_iteration.txt";
 constexpr uintmax_t kTrackerBytes = 4096;
 
 // The contents of a folder of Megatron's checkpoints.
-struct Place {
+struct LoadFolder {
   bool ranks = false;                // has folders of ranks, or a tracker file that names one
   std::optional<int64_t> iteration;  // empty: a release, which has weights alone
-  std::string tracker, trouble;      // the tracker file, and the mistake in it; "" if none
+  std::string tracker, problem;      // the tracker file, and the mistake in it; "" if none
 };
 
 std::optional<int64_t> number_in(std::string_view word) {
@@ -43,8 +43,8 @@ bool holds_name(const std::string& folder, bool (*fits)(const std::string& name)
   return false;
 }
 
-Place place_in(const std::string& folder) {
-  Place out;
+LoadFolder read_load_folder(const std::string& folder) {
+  LoadFolder out;
   if (folder.empty()) return out;
   std::error_code error;
   for (const char* name : {kTracker, "latest"}) {
@@ -54,7 +54,7 @@ Place place_in(const std::string& folder) {
     const bool regular = fs::is_regular_file(file, error);
     const uintmax_t bytes = regular ? fs::file_size(file, error) : 0;
     if (!regular || bytes > kTrackerBytes) {
-      out.trouble = regular ? fmt::format("a file of {} bytes", bytes) : "no regular file";
+      out.problem = regular ? fmt::format("a file of {} bytes", bytes) : "no regular file";
       return out;
     }
     if (std::string_view(name) != kTracker) return out;
@@ -62,7 +62,7 @@ Place place_in(const std::string& folder) {
     std::string word;
     in >> word;
     out.iteration = number_in(word);
-    if (!out.iteration && word != "release") out.trouble = fmt::format("'{}'", escaped(word.substr(0, 40)));
+    if (!out.iteration && word != "release") out.problem = fmt::format("'{}'", escaped(word.substr(0, 40)));
     return out;
   }
   if (holds_name(folder, [](const std::string& name) { return name.starts_with("mp_rank_") || name == ".metadata"; })) {
@@ -73,21 +73,21 @@ Place place_in(const std::string& folder) {
   return out;
 }
 
-void refuse_bad_tracker(Translation& t, const char* key, const Place& place) {
-  if (place.trouble.empty()) return;
-  const bool own = fs::path(place.tracker).filename() == kTracker;
-  t.refuse(key, fmt::format("bad tracker file {}", place.tracker),
-           fmt::format("it holds {}, got {}", own ? "'release' or a number" : "the name of a folder", place.trouble),
+void refuse_bad_tracker(Translation& t, const char* key, const LoadFolder& load_folder) {
+  if (load_folder.problem.empty()) return;
+  const bool own = fs::path(load_folder.tracker).filename() == kTracker;
+  t.refuse(key, fmt::format("bad tracker file {}", load_folder.tracker),
+           fmt::format("it holds {}, got {}", own ? "'release' or a number" : "the name of a folder", load_folder.problem),
            "correct it");
 }
 
-bool same_place(const std::string& a, const std::string& b) {
-  const auto place = [](const std::string& path) {
+bool same_folder(const std::string& a, const std::string& b) {
+  const auto normalized = [](const std::string& path) {
     std::error_code error;
     const fs::path whole = fs::weakly_canonical(fs::absolute(path, error), error);
     return whole.has_filename() ? whole : whole.parent_path();
   };
-  return !a.empty() && !b.empty() && place(a) == place(b);
+  return !a.empty() && !b.empty() && normalized(a) == normalized(b);
 }
 
 bool holds_own_checkpoints(const std::string& folder) {
@@ -128,7 +128,7 @@ std::string model_of_own_form(Translation& t, const std::string& load) {
 // Handles a --load without weights: a notice or a refusal. `why`: the reason, for the message.
 void begins_anew(Translation& t, const std::string& load, const std::string& why) {
   const std::string save = t.text("--save");
-  const bool goes_on = place_in(save).iteration || holds_own_checkpoints(save);
+  const bool goes_on = read_load_folder(save).iteration || holds_own_checkpoints(save);
   const std::string then = goes_on ? "the run goes on from the newest of --save" : "training begins with new weights";
   if (!goes_on && t.is_on("--finetune"))
     t.refuse("--finetune", fmt::format("--finetune with --load {}", load), why + ", and nothing to fine-tune",
@@ -136,10 +136,10 @@ void begins_anew(Translation& t, const std::string& load, const std::string& why
   else if (!goes_on && t.is_on("--exit-on-missing-checkpoint"))
     t.refuse("--exit-on-missing-checkpoint", fmt::format("--exit-on-missing-checkpoint with --load {}", load), why,
              "correct the path");
-  else if (!same_place(load, save))
+  else if (!same_folder(load, save))
     t.notice(fmt::format("--load {}: {}; {}", load, why, then));
   t.becomes("--load", KeyStatus::inert,
-            same_place(load, save) && !goes_on
+            same_folder(load, save) && !goes_on
                 ? why + ": training begins with new weights, and goes on from the newest of --save"
                 : fmt::format("{}: {}", why, then));
   for (const char* key : {"--use-checkpoint-args", "--exit-on-missing-checkpoint"})
@@ -162,18 +162,18 @@ std::string beyond_files(const Translation& t, const MegatronJob& job) {
 
 }  // namespace
 
-bool holds_megatron_ranks(const std::string& folder) { return place_in(folder).ranks; }
+bool holds_megatron_ranks(const std::string& folder) { return read_load_folder(folder).ranks; }
 
 bool set_megatron_load(Translation& t, const MegatronJob& job) {
   const std::string load = t.text("--load"), save = t.text("--save");
-  const bool same = same_place(load, save);
+  const bool same = same_folder(load, save);
   for (const char* key : {"--use-checkpoint-args", "--exit-on-missing-checkpoint"})
     if (t.has(key) && !t.has("--load")) t.becomes(key, KeyStatus::inert, "--load is not given");
-  if (t.has("--save")) refuse_bad_tracker(t, "--save", place_in(save));
+  if (t.has("--save")) refuse_bad_tracker(t, "--save", read_load_folder(save));
   if (!t.has("--load")) return false;
-  const Place place = place_in(load);
-  if (!same) refuse_bad_tracker(t, "--load", place);
-  if (place.ranks) return false;  // set_megatron_checkpoints() uses them; the flags describe the model
+  const LoadFolder load_folder = read_load_folder(load);
+  if (!same) refuse_bad_tracker(t, "--load", load_folder);
+  if (load_folder.ranks) return false;  // set_megatron_checkpoints() uses them; the flags describe the model
   std::error_code error;
   if (fs::exists(fs::path(load) / "config.json", error)) {
     t.set("model.path", load, "--load");
@@ -209,9 +209,9 @@ void choose_checkpoint(Translation& t, const MegatronJob& job, std::string& goes
   std::string load = t.text("--load");
   while (load.size() > 1 && load.ends_with('/')) load.pop_back();
   const std::string save = t.text("--save");
-  const Place from = place_in(load), to = place_in(save);
-  if (!from.trouble.empty() || !to.trouble.empty()) return;  // refused
-  const bool ranks = t.has("--load") && from.ranks, same = same_place(load, save);
+  const LoadFolder from = read_load_folder(load), to = read_load_folder(save);
+  if (!from.problem.empty() || !to.problem.empty()) return;  // refused
+  const bool ranks = t.has("--load") && from.ranks, same = same_folder(load, save);
   const std::optional<int64_t> loaded = from.iteration, saved = to.iteration;
   bool goes_on = loaded.has_value();
   for (const char* key : {"--finetune", "--no-load-optim"}) {

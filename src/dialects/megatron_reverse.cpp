@@ -260,12 +260,12 @@ class MegatronFlags {
       for (const ScalarSwitch& s : scalar_switches())
         add_if((std::find(omit.begin(), omit.end(), s.tags[0]) != omit.end()) == s.removes, s.flag);
     }
-    const auto asks = [&](const char* figure) {
+    const auto monitors = [&](const char* figure) {
       return std::find(log.figures.begin(), log.figures.end(), figure) != log.figures.end();
     };
-    add_if(asks("weight_norm"), "--log-params-norm");
-    add_if(asks("gradient_zeros"), "--log-num-zeros-in-grad");
-    add_if(asks("tflops"), "--log-throughput");
+    add_if(monitors("weight_norm"), "--log-params-norm");
+    add_if(monitors("gradient_zeros"), "--log-num-zeros-in-grad");
+    add_if(monitors("tflops"), "--log-throughput");
     if (c_.train.exit_every > 0) option("--exit-interval", "train.exit_every");
     if (c_.train.exit_minutes > 0 && c_.train.exit_minutes == std::floor(c_.train.exit_minutes))
       add("--exit-duration-in-mins", static_cast<int64_t>(c_.train.exit_minutes));
@@ -290,9 +290,10 @@ void compare_models(const Json& described, const Config& got, ForeignForm& form)
   const Json theirs = got.model.config.empty() ? Json::object() : parse_json(got.model.config, "model.config");
   for (const auto& [key, value] : described.items()) {
     if (std::find(std::begin(kSilentModelKeys), std::end(kSilentModelKeys), key) != std::end(kSilentModelKeys)) continue;
-    const Json said = theirs.value(key, Json());
-    if (value != said && !value.is_null())
-      form.unsaid.push_back({"model.config." + key, flow_yaml(value), said.is_null() ? "nothing" : flow_yaml(said)});
+    const Json stored_value = theirs.value(key, Json());
+    if (value != stored_value && !value.is_null())
+      form.unsaid.push_back(
+          {"model.config." + key, flow_yaml(value), stored_value.is_null() ? "nothing" : flow_yaml(stored_value)});
   }
 }
 

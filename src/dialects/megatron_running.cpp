@@ -82,7 +82,7 @@ void add_megatron_running(Translation& t, const MegatronJob& job, bool ranks) {
 namespace {
 
 // Returns the JSON of a file; null if it is missing or damaged, which is reported when the file is opened.
-Json json_beside(const fs::path& file) {
+Json read_json_or_null(const fs::path& file) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) return Json();
   try {
@@ -111,8 +111,8 @@ void add_megatron_tokenizer(Translation& t) {
   t.becomes(flag, KeyStatus::used, "model.tokenizer");
 }
 
-bool differ(const Json& own, const Json& said) {
-  return own.is_number() && said.is_number() && own.get<double>() != said.get<double>();
+bool differ(const Json& own, const Json& declared) {
+  return own.is_number() && declared.is_number() && own.get<double>() != declared.get<double>();
 }
 
 }  // namespace
@@ -121,8 +121,8 @@ void hold_megatron_adapter(Translation& t, const MegatronJob& job) {
   if (!t.has("--lora-load")) return;
   std::string where;
   fs::path file = fs::path(t.text("--lora-load")) / "adapter_config.json";
-  Json config = json_beside(file);
-  if (config.is_null()) config = json_beside(file = fs::path(t.text("--lora-load")) / "adapter" / "adapter_config.json");
+  Json config = read_json_or_null(file);
+  if (config.is_null()) config = read_json_or_null(file = fs::path(t.text("--lora-load")) / "adapter" / "adapter_config.json");
   where = file.string();
   if (!config.is_object() && job.network) {
     const Json stored = job.network(t.text("--lora-load"));
@@ -149,7 +149,7 @@ namespace {
 // Returns the tokenizer_config.json that the command reads; null if there is none.
 Json tokenizer_settings(const Translation& t) {
   for (const std::string& folder : {megatron_tokenizer(t), t.text("--load")})
-    if (const Json j = json_beside(fs::path(folder) / "tokenizer_config.json"); j.is_object()) return j;
+    if (const Json j = read_json_or_null(fs::path(folder) / "tokenizer_config.json"); j.is_object()) return j;
   return Json();
 }
 
@@ -166,7 +166,7 @@ std::string token_of(const Json& settings, const std::string& name) {
 bool tokenizer_has_chat_template(const Translation& t) {
   const std::string named = megatron_tokenizer(t), folder = named.empty() ? t.text("--load") : named;
   std::error_code error;
-  const Json settings = json_beside(fs::path(folder) / "tokenizer_config.json");
+  const Json settings = read_json_or_null(fs::path(folder) / "tokenizer_config.json");
   return fs::exists(fs::path(folder) / "chat_template.jinja", error) ||
          (settings.is_object() && settings.contains("chat_template") && !settings["chat_template"].is_null());
 }
@@ -182,15 +182,15 @@ std::vector<std::string> hold_tokenizer_words(Translation& t, bool ends) {
   std::vector<std::string> more;
   bool acts = false;
   for (size_t i = 0; i + 1 < words.size(); i += 2) {
-    const std::string &name = words[i], &said = words[i + 1], own = token_of(settings, name);
-    if (own == said || name == "pad_token" || name == "padding_side") continue;  // no token sees padding
+    const std::string &name = words[i], &declared = words[i + 1], own = token_of(settings, name);
+    if (own == declared || name == "pad_token" || name == "padding_side") continue;  // no token sees padding
     if (name == "eos_token" && own.empty() && ends)
-      more.push_back(said), acts = true;
+      more.push_back(declared), acts = true;
     else
-      t.refuse(key, fmt::format("{} {} {}", key, name, said),
+      t.refuse(key, fmt::format("{} {} {}", key, name, declared),
                own.empty() ? std::string("arguments of a Python class have no counterpart")
                            : fmt::format("tokenizer_config.json has '{}' there", own),
-               fmt::format("write \"{}\": \"{}\" into tokenizer_config.json, or leave it out", name, said));
+               fmt::format("write \"{}\": \"{}\" into tokenizer_config.json, or leave it out", name, declared));
   }
   if (t.has(key))
     t.becomes(key, acts ? KeyStatus::used : KeyStatus::inert,

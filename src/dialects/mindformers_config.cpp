@@ -107,13 +107,13 @@ class Keys {
                                   [](const YamlNode::Ptr& i) { return i->kind == YamlNode::Kind::map; });
     if (value.kind == YamlNode::Kind::map && !value.fields.empty()) {
       std::erase_if(keys_, [&](const GivenKey& k) { return k.key == key; });
-      for (const auto& [part, field] : value.fields) set(key + "." + part, *field, place(source, *field));
+      for (const auto& [part, field] : value.fields) set(key + "." + part, *field, location(source, *field));
     } else if (maps) {
       const std::string items = key + "[";
       std::erase_if(keys_, [&](const GivenKey& k) { return k.key == key || k.key.starts_with(items); });
       for (size_t i = 0; i < value.items.size(); ++i)
         for (const auto& [part, field] : value.items[i]->fields)
-          set(fmt::format("{}[{}].{}", key, i, part), *field, place(source, *field));
+          set(fmt::format("{}[{}].{}", key, i, part), *field, location(source, *field));
     } else {
       set(GivenKey{key, json_of(value), source});
     }
@@ -124,7 +124,7 @@ class Keys {
     for (const GivenKey& k : keys_)
       if (k.key.starts_with(key + "[")) there.insert(k.key.substr(0, k.key.find(']')));
     for (size_t i = 0; i < list.items.size(); ++i)
-      set(fmt::format("{}[{}]", key, there.size() + i), *list.items[i], place(source, *list.items[i]));
+      set(fmt::format("{}[{}]", key, there.size() + i), *list.items[i], location(source, *list.items[i]));
   }
   bool has_section(const std::string& section) const {
     const std::string prefix = section + ".", items = section + "[";
@@ -136,7 +136,7 @@ class Keys {
 
  private:
   // Returns FILE:LINE of a value in a file, and `source` for a value of the command line.
-  static std::string place(const std::string& source, const YamlNode& value) {
+  static std::string location(const std::string& source, const YamlNode& value) {
     const size_t colon = source.rfind(':');
     return value.line == 0 || colon == std::string::npos ? source : fmt::format("{}:{}", source.substr(0, colon), value.line);
   }
@@ -167,8 +167,8 @@ void read_file(const std::string& path, Keys& keys, std::vector<std::string>& wi
     if (base->kind == YamlNode::Kind::text) files = {base->text};
     for (const auto& item : base->items) files.push_back(item->text);
     for (const std::string& file : files) {
-      const fs::path beside = fs::path(file).is_absolute() ? fs::path(file) : fs::path(path).parent_path() / file;
-      read_file(beside.string(), keys, within);
+      const fs::path base_file = fs::path(file).is_absolute() ? fs::path(file) : fs::path(path).parent_path() / file;
+      read_file(base_file.string(), keys, within);
     }
   }
   for (const auto& [name, value] : root->fields)

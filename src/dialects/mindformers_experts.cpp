@@ -33,8 +33,8 @@ void check_router(Translation& t) {
 }
 
 // Refuses a setting that this family does not have, if it is turned on.
-void refuse_if(Translation& t, bool asks, const char* key, const char* rule, const char* fix = "leave it out") {
-  if (asks) t.refuse(at(key), fmt::format("{} is {}", key, t.value(at(key)).dump()), rule, fix);
+void refuse_if(Translation& t, bool refused, const char* key, const char* rule, const char* fix = "leave it out") {
+  if (refused) t.refuse(at(key), fmt::format("{} is {}", key, t.value(at(key)).dump()), rule, fix);
 }
 
 // Sets the experts of Llama's layers. The family is Qwen2-MoE with shared experts or unnormalised weights, else

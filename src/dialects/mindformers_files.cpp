@@ -243,7 +243,7 @@ void choose_data(Translation& t, const MindFormersSizes& s, bool runs) {
 
 // Handles an empty load_checkpoint: the weights are initialized. Fine-tuning is refused. A training with other keys on
 // weights gets a notice, since load_checkpoint may be missing by mistake.
-void say_new_weights(Translation& t) {
+void note_new_weights(Translation& t) {
   const std::string folder = t.text("pretrained_model_dir");
   if (t.text("run_mode") == "finetune")
     return t.refuse("load_checkpoint", "run_mode is finetune, and load_checkpoint empty", "weights that are there are tuned",
@@ -293,7 +293,7 @@ void choose_weights(Translation& t, bool runs) {
       t.refuse("load_checkpoint", "resume_training is on, and load_checkpoint empty", "a run goes on from a checkpoint",
                "set load_checkpoint to the file or folder");
     else
-      say_new_weights(t);
+      note_new_weights(t);
     return;
   }
   path = of_format(t, path);

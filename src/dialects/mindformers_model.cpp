@@ -321,7 +321,7 @@ void set_mindformers_model(Translation& t) {
     t.refuse(std::move(no));
     return;
   }
-  if (const std::string said = family_of_class(kind); from_folder && !said.empty() && said != family) {
+  if (const std::string class_family = family_of_class(kind); from_folder && !class_family.empty() && class_family != family) {
     t.refuse(kind_key,
              fmt::format("{} is {}, and {}/config.json of {}", kind_key, kind, t.text("pretrained_model_dir"), family),
              "class and folder are of one family", "correct one of them");

@@ -277,7 +277,7 @@ void add_exit_rows(MindFormersTable& t, const std::string& at, const std::vector
 
 // Returns why an item callbacks[7] is invalid; "" if it is valid. An item needs a type, and its predecessors in the
 // list.
-std::string trouble_of_item(const std::string& at, const std::vector<GivenKey>& given) {
+std::string problem_of_item(const std::string& at, const std::vector<GivenKey>& given) {
   const size_t bracket = at.find('[');
   const std::string number = at.substr(bracket + 1, at.size() - bracket - 2);
   if (number.empty() || number.size() > 6 || number.find_first_not_of("0123456789") != std::string::npos || !at.ends_with(']'))
@@ -306,10 +306,10 @@ void add_mindformers_callback_rows(MindFormersTable& t, const std::vector<GivenK
     if (!g.key.starts_with("callbacks[") && !g.key.starts_with("eval_callbacks[")) continue;
     const std::string at = item_of(g.key);
     if (!seen.insert(at).second) continue;
-    if (const std::string trouble = trouble_of_item(at, given); !trouble.empty()) {
+    if (const std::string problem = problem_of_item(at, given); !problem.empty()) {
       for (const GivenKey& k : given)
         if (k.key == at || k.key.starts_with(at + "."))
-          t.add({refused(k.key, any, trouble, "correct the number, or leave it out")});
+          t.add({refused(k.key, any, problem, "correct the number, or leave it out")});
       continue;
     }
     const Json* named = value_in(given, at + ".type");

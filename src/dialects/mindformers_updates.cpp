@@ -108,10 +108,10 @@ void choose_recompute_layers(Translation& t, const MindFormersSizes& s, const st
 }
 
 void choose_recompute(Translation& t, const MindFormersSizes& s) {
-  const std::function<bool(const Json&)> asks = [&](const Json& v) {
+  const std::function<bool(const Json&)> switched_on = [&](const Json& v) {
     if (v.is_boolean()) return v.get<bool>();
     if (v.is_number()) return v.get<double>() > 0;
-    if (v.is_object()) return std::any_of(v.begin(), v.end(), asks);  // a map of name patterns
+    if (v.is_object()) return std::any_of(v.begin(), v.end(), switched_on);  // a map of name patterns
     if (!v.is_array()) return false;
     return std::any_of(v.begin(), v.end(), [](const Json& x) {
       return x.is_array() ? std::any_of(x.begin(), x.end(), [](const Json& y) { return y.is_number() && y.get<double>() > 0; })
@@ -125,17 +125,17 @@ void choose_recompute(Translation& t, const MindFormersSizes& s) {
                "write JSON behind the flag: true in small letters, names in double quotes");
   std::string patterns;  // the first key that is on
   for (const std::string& key : t.given())
-    if (patterns.empty() && key.starts_with(some + ".") && asks(t.value(key))) patterns = key;
+    if (patterns.empty() && key.starts_with(some + ".") && switched_on(t.value(key))) patterns = key;
   if (t.value(full).is_array()) choose_recompute_layers(t, s, full);
   const Json& chosen = t.value(some);
-  if (!asks(t.value(full)) && (((chosen.is_array() || chosen.is_object()) && asks(chosen)) || !patterns.empty()))
+  if (!switched_on(t.value(full)) && (((chosen.is_array() || chosen.is_object()) && switched_on(chosen)) || !patterns.empty()))
     t.notice(
         fmt::format("{}: which layers and operators are made again is not followed: in all layers it is what is cheap to "
                     "make, with the same numbers and other memory",
                     patterns.empty() ? some : patterns));
-  if (asks(t.value(full))) {
+  if (switched_on(t.value(full))) {
     t.set("train.recompute", "full", full);
-  } else if (asks(t.value(some))) {
+  } else if (switched_on(t.value(some))) {
     t.set("train.recompute", "cheap", some);
   } else if (!patterns.empty()) {
     t.set("train.recompute", "cheap", patterns);

@@ -34,12 +34,12 @@ class Arithmetic {
     }
     blanks();
     if (at_ < text_.size()) note(fmt::format("'{}' is not understood in $(( ))", text_.substr(at_, 20)));
-    return {trouble_ ? "" : std::to_string(v), trouble_};
+    return {problem_ ? "" : std::to_string(v), problem_};
   }
 
  private:
   void note(const std::string& why, int line = 0) {
-    if (!trouble_) trouble_ = {why, line > 0 ? line : line_};
+    if (!problem_) problem_ = {why, line > 0 ? line : line_};
     at_ = text_.size();
   }
   void blanks() {
@@ -148,10 +148,10 @@ class Arithmetic {
   int64_t read(const std::string& name) {
     if (!variables_.is_set(name)) return 0;  // as in bash
     const ShellValue value = variables_.get(name, line_);
-    return number(value.items.empty() ? "" : value.items[0], value.trouble);
+    return number(value.items.empty() ? "" : value.items[0], value.problem);
   }
   int64_t assigned(const std::string& name, int64_t v) {
-    variables_.set(name, {.items = {std::to_string(v)}, .trouble = trouble_});
+    variables_.set(name, {.items = {std::to_string(v)}, .problem = problem_});
     return v;
   }
 
@@ -173,7 +173,7 @@ class Arithmetic {
       const bool was = std::exchange(variables_.unset_is_empty, true);
       const std::vector<ExpandedWord> words = variables_.expand(raw, line_, false, depth + 1);
       variables_.unset_is_empty = was;
-      return words.empty() ? 0 : number(words[0].text, words[0].trouble);
+      return words.empty() ? 0 : number(words[0].text, words[0].problem);
     }
     if (const std::string name = name_here(); !name.empty()) {
       if (at_ < text_.size() && text_[at_] == '[') {
@@ -182,7 +182,7 @@ class Arithmetic {
         const std::string raw = "${" + name + std::string(text_.substr(at_, close + 1 - at_)) + "}";
         at_ = close + 1;
         const std::vector<ExpandedWord> words = variables_.expand(raw, line_, false, depth + 1);
-        return words.empty() ? 0 : number(words[0].text, words[0].trouble);
+        return words.empty() ? 0 : number(words[0].text, words[0].problem);
       }
       const int64_t v = read(name);
       for (const bool up : {true, false})
@@ -204,8 +204,8 @@ class Arithmetic {
     return number(std::string(text_.substr(begin, at_ - begin)), {});
   }
 
-  int64_t number(std::string text, const ShellTrouble& trouble) {
-    if (trouble) return note(trouble.text, trouble.line), 0;
+  int64_t number(std::string text, const ShellProblem& problem) {
+    if (problem) return note(problem.text, problem.line), 0;
     text.erase(0, text.find_first_not_of(" \t\n"));
     text.erase(text.find_last_not_of(" \t\n") + 1);
     if (text.empty()) return at_ <= text_.size() && begun_with_value() ? 0 : (note("'' is no whole number in $(( ))"), 0);
@@ -231,7 +231,7 @@ class Arithmetic {
   int line_;
   size_t at_ = 0;
   bool ten_ = false;  // the next number is decimal, whatever it begins with
-  ShellTrouble trouble_;
+  ShellProblem problem_;
 };
 
 }  // namespace

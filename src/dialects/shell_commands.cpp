@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/read_text.h"
 #include "base/text.h"
-#include "dialects/shell_asks.h"
 #include "dialects/shell_follower.h"
+#include "dialects/shell_substitution.h"
 #include "dialects/shell_test.h"
 
 namespace ravine {
@@ -21,7 +21,7 @@ void ShellFollower::exported(const std::string& name, int line) {
   exports_.insert(name);
   const ShellValue v = variables_.get(name, line);
   if (variables_.is_set(name))
-    out_.environment[name] = {v.items.empty() ? "" : v.items[0], line, v.trouble.text, v.trouble.line};
+    out_.environment[name] = {v.items.empty() ? "" : v.items[0], line, v.problem.text, v.problem.line};
 }
 
 ShellFollower::Status ShellFollower::declaration(const ShellNode& n, size_t first, const std::string& keyword) {
@@ -35,7 +35,7 @@ ShellFollower::Status ShellFollower::declaration(const ShellNode& n, size_t firs
     const std::string name = w.text.substr(0, w.text.find_first_of("[+="));
     const bool own = keyword == "local" || keyword == "declare" || keyword == "typeset";
     if (own && !locals_.empty()) locals_.back().try_emplace(name, variables_.own(name));
-    if (by_name) variables_.set(name, {.items = {}, .array = true, .trouble = {}, .named = true});
+    if (by_name) variables_.set(name, {.items = {}, .array = true, .problem = {}, .named = true});
     if (assigned_at(w.text) > 0)
       assignment(w);
     else if (keyword == "local" && !by_name && !locals_.empty())
@@ -56,7 +56,7 @@ std::optional<ShellFollower::Status> ShellFollower::builtin(ScriptCommand& words
   const std::string& name = words[at].text;
   const size_t count = words.size() - at - 1;
   const auto word = [&](size_t i) -> const ScriptWord& { return words[at + i]; };
-  if (!words[at].trouble.empty()) return {};
+  if (!words[at].problem.empty()) return {};
   if (name == ":" || name == "true") return Status::ok;
   if (name == "false") return Status::failed;
   if (name == "[" || name == "test") return Status::unknown;
@@ -84,11 +84,11 @@ std::optional<ShellFollower::Status> ShellFollower::builtin(ScriptCommand& words
   }
   if (name == "read" || name == "mapfile" || name == "readarray" || name == "getopts") {
     if (name == "read" && read_words(words, at, n)) return Status::ok;
-    if (name == "getopts") variables_.set("OPTARG", {.trouble = {"OPTARG is set by getopts, which is not followed", n.line}});
+    if (name == "getopts") variables_.set("OPTARG", {.problem = {"OPTARG is set by getopts, which is not followed", n.line}});
     for (size_t i = 1; i <= count; ++i)
       if (!word(i).text.starts_with('-') && assigned_at(word(i).text + "=") > 0)
         variables_.set(word(i).text,
-                       {.trouble = {fmt::format("{} is read by {}, which needs a shell", word(i).text, name), n.line}});
+                       {.problem = {fmt::format("{} is read by {}, which needs a shell", word(i).text, name), n.line}});
     return Status::unknown;
   }
   if (const auto f = functions_.find(name); f != functions_.end()) return call(*f->second, words, at, n.line);
@@ -100,7 +100,7 @@ std::optional<ShellFollower::Status> ShellFollower::builtin(ScriptCommand& words
 ShellFollower::Status ShellFollower::shift(const std::string& by, int line) {
   const ExpandedWord n = arithmetic(by, variables_, line);
   const auto count = static_cast<size_t>(std::max(0LL, std::strtoll(n.text.c_str(), nullptr, 10)));
-  if (n.trouble || count > variables_.arguments.size()) return Status::failed;
+  if (n.problem || count > variables_.arguments.size()) return Status::failed;
   variables_.arguments.erase(variables_.arguments.begin(), variables_.arguments.begin() + static_cast<std::ptrdiff_t>(count));
   return Status::ok;
 }
@@ -161,7 +161,7 @@ bool ShellFollower::read_words(const ScriptCommand& words, size_t at, const Shel
 
 ShellFollower::Status ShellFollower::call(const ShellNode& body, const ScriptCommand& words, size_t at, int line) {
   if (++depth_ > kDeepestShell)
-    throw UserError("functions call each other too deep", place(line), fmt::format("{} calls deep at most", kDeepestShell),
+    throw UserError("functions call each other too deep", location(line), fmt::format("{} calls deep at most", kDeepestShell),
                     "write the script flatter");
   std::vector<std::string> own;
   for (size_t i = at + 1; i < words.size(); ++i) own.push_back(words[i].text);
@@ -181,14 +181,14 @@ ShellFollower::Status ShellFollower::call(const ShellNode& body, const ScriptCom
 ShellFollower::Status ShellFollower::evaluated(const ScriptCommand& words, size_t at, int line) {
   std::string text;
   for (size_t i = at + 1; i < words.size(); ++i) {
-    if (!words[i].trouble.empty()) {
+    if (!words[i].problem.empty()) {
       out_.commands.push_back({words.begin() + static_cast<std::ptrdiff_t>(i), words.end()});
       return Status::unknown;
     }
     text += words[i].text + " ";
   }
   if (++depth_ > kDeepestShell)
-    throw UserError("eval in eval too deep", place(line), "32 deep at most", "write the script flatter");
+    throw UserError("eval in eval too deep", location(line), "32 deep at most", "write the script flatter");
   const Status s = follow(text, line);
   --depth_;
   return s;
@@ -196,7 +196,7 @@ ShellFollower::Status ShellFollower::evaluated(const ScriptCommand& words, size_
 
 std::optional<std::string> ShellFollower::text_of_file(const ScriptWord& w) {
   std::error_code ec;
-  if (!w.trouble.empty() || !fs::is_regular_file(w.text, ec) || w.text.starts_with("/proc/")) return {};
+  if (!w.problem.empty() || !fs::is_regular_file(w.text, ec) || w.text.starts_with("/proc/")) return {};
   std::string text = read_text(w.text, kScriptBytes, "a script");
   spend(text.size(), w.line);
   return text;
@@ -209,7 +209,7 @@ ShellFollower::Status ShellFollower::sourced(const ScriptCommand& words, size_t 
     // The variables of a missing file are not known: a word that needs one is refused like an unset variable.
     out_.missing.push_back(words[at + 1]);
     out_.commands.push_back(words);
-    return words[at + 1].trouble.empty() ? Status::failed : Status::assumed;
+    return words[at + 1].problem.empty() ? Status::failed : Status::assumed;
   }
   const std::string own = std::exchange(name_, words[at + 1].text);
   ++depth_;
@@ -246,22 +246,22 @@ std::optional<ShellFollower::Status> ShellFollower::other_script(const ScriptCom
   std::optional<std::string> text;
   std::string inner = name_;
   if (shell && words[file].text == "-c") {
-    if (file + 1 >= words.size() || !words[file + 1].trouble.empty()) return {};
+    if (file + 1 >= words.size() || !words[file + 1].problem.empty()) return {};
     text = words[++file].text;
   } else if ((shell || name.ends_with(".sh")) && !words[file].text.ends_with("msrun_launcher.sh")) {
     text = text_of_file(words[file]);
     inner = words[file].text;
-    if (!text && words[file].trouble.empty()) out_.missing.push_back(words[file]);
+    if (!text && words[file].problem.empty()) out_.missing.push_back(words[file]);
   }
   if (!text || depth_ + 1 > kDeepestShell) return {};
   for (size_t i = file; i < words.size(); ++i)
-    if (!words[i].trouble.empty()) return {};
+    if (!words[i].problem.empty()) return {};
   ShellArguments arguments{.given = true};
   for (size_t i = file + 1; i < words.size(); ++i) arguments.words.push_back(words[i].text);
   ShellFollower child(out_, inner, arguments, depth_ + 1);
   for (const std::string& e : exports_) child.variables_.set(e, variables_.get(e, words[at].line)), child.exports_.insert(e);
   for (const auto& [e, value] : out_.environment)
-    child.variables_.set(e, {.items = {value.text}, .trouble = {value.trouble, value.trouble_line}});
+    child.variables_.set(e, {.items = {value.text}, .problem = {value.problem, value.problem_line}});
   const size_t before = out_.commands.size();
   child.follow(*text);
   for (size_t i = before; i < out_.commands.size() && at > begin; ++i)  // the launcher starts each of its commands
@@ -279,25 +279,25 @@ void ShellFollower::files_written(const ScriptCommand& words, const ShellNode& n
   const bool tee = words[0].text == "tee" && words.size() == 2;
   if (!(to || tee) || (words[0].text != "cat" && words[0].text != "echo" && words[0].text != "printf" && !tee)) return;
   ExpandedWord file =
-      tee ? ExpandedWord{words[1].text, {words[1].trouble, words[1].trouble_line}} : first_of(to->target.text, n.line);
-  if (file.trouble) return;
-  ScriptWord text{.text = "", .line = n.line, .trouble = "", .trouble_line = 0, .file = name_};
+      tee ? ExpandedWord{words[1].text, {words[1].problem, words[1].problem_line}} : first_of(to->target.text, n.line);
+  if (file.problem) return;
+  ScriptWord text{.text = "", .line = n.line, .problem = "", .problem_line = 0, .file = name_};
   if (document) {
     ExpandedWord body = document->plain ? ExpandedWord{document->target.text, {}}
                                         : variables_.expand_body(document->target.text, document->target.line);
-    text = {std::move(body.text), document->target.line, body.trouble.text, body.trouble.line, name_};
+    text = {std::move(body.text), document->target.line, body.problem.text, body.problem.line, name_};
   } else if (words[0].text == "cat" || tee) {
     return;
   } else {
     std::vector<std::string> plain;
     for (const ScriptWord& w : words) {
-      if (!w.trouble.empty()) text.trouble = w.trouble, text.trouble_line = w.trouble_line;
+      if (!w.problem.empty()) text.problem = w.problem, text.problem_line = w.problem_line;
       plain.push_back(w.text);
     }
     text.text = answer_of(plain, ".", "").value_or("");
   }
-  if (doubt_ > 0 && text.trouble.empty())
-    text.trouble = "whether this file is written, only a shell can tell", text.trouble_line = n.line;
+  if (doubt_ > 0 && text.problem.empty())
+    text.problem = "whether this file is written, only a shell can tell", text.problem_line = n.line;
   if (to && to->sign == ">>")
     if (const auto had = out_.written.find(file.text); had != out_.written.end()) text.text = had->second.text + text.text;
   spend(text.text.size(), n.line);
@@ -305,30 +305,30 @@ void ShellFollower::files_written(const ScriptCommand& words, const ShellNode& n
 }
 
 ExpandedWord ShellFollower::substituted(const std::string& inside, int line) {
-  const ShellTrouble unknown{fmt::format("$({}) needs a shell", inside.substr(0, 60)), line};
+  const ShellProblem unknown{fmt::format("$({}) needs a shell", inside.substr(0, 60)), line};
   if (++depth_ > kDeepestShell || ++out_.steps > kMostShellSteps) return --depth_, ExpandedWord{"", unknown};
   std::string folder = ".";
   std::optional<std::string> text;
-  ShellTrouble trouble;
+  ShellProblem problem;
   spend(variables_.bytes(), line);
   const ShellVariables kept = variables_;  // a subshell: what it sets ends with it
   try {
     const ShellNodePtr tree = parse_shell(inside, name_, line);
-    text = output_of(*tree, folder, "", trouble);
+    text = output_of(*tree, folder, "", problem);
   } catch (const UserError&) {
     text.reset();
   }
   variables_ = kept;
   --depth_;
-  if (trouble) return {"", trouble};
+  if (problem) return {"", problem};
   if (!text) return {"", unknown};
   while (text->ends_with('\n')) text->pop_back();
   return {*text, {}};
 }
 
 std::optional<std::string> ShellFollower::output_of(const ShellNode& n, std::string& folder, const std::string& input,
-                                                    ShellTrouble& trouble) {
-  if (n.kind == ShellKind::group) return output_of(*n.parts[0], folder, input, trouble);
+                                                    ShellProblem& problem) {
+  if (n.kind == ShellKind::group) return output_of(*n.parts[0], folder, input, problem);
   if (n.kind == ShellKind::sequence) {
     std::string out, piped = input;
     bool failed = false;  // the previous part failed; only cat of a missing file is known to fail
@@ -336,7 +336,7 @@ std::optional<std::string> ShellFollower::output_of(const ShellNode& n, std::str
       const std::string sign = i > 0 ? n.signs[i - 1] : ";";
       if ((sign == "||" && !failed) || (sign == "&&" && failed)) continue;
       failed = fails(*n.parts[i], folder);
-      const auto part = failed ? std::string() : output_of(*n.parts[i], folder, piped, trouble);
+      const auto part = failed ? std::string() : output_of(*n.parts[i], folder, piped, problem);
       if (!part) return {};
       const bool into_pipe = i + 1 < n.parts.size() && n.signs[i] == "|";
       piped = into_pipe ? *part : input;
@@ -351,7 +351,7 @@ std::optional<std::string> ShellFollower::output_of(const ShellNode& n, std::str
     if (r->sign == "<<") {
       const ExpandedWord body =
           r->plain ? ExpandedWord{r->target.text, {}} : variables_.expand_body(r->target.text, r->target.line);
-      if (body.trouble && !trouble) trouble = body.trouble;
+      if (body.problem && !problem) problem = body.problem;
       given = body.text;
     }
     if (r->sign == "<") {
@@ -367,16 +367,16 @@ std::optional<std::string> ShellFollower::output_of(const ShellNode& n, std::str
   std::vector<std::string> words;
   for (const ShellWord& w : n.words)
     for (ExpandedWord& e : variables_.expand(w.text, w.line)) {
-      if (e.trouble && !trouble) trouble = e.trouble;
+      if (e.problem && !problem) problem = e.problem;
       words.push_back(std::move(e.text));
     }
-  if (trouble || words.empty()) return {};
+  if (problem || words.empty()) return {};
   if (words[0] == "cd" && words.size() == 2) return folder = (fs::path(folder) / words[1]).string(), std::string();
   if (const auto f = functions_.find(words[0]); f != functions_.end() && ++depth_ <= kDeepestShell) {
     std::vector<std::string> own(words.begin() + 1, words.end());
     std::swap(own, variables_.arguments);
     locals_.emplace_back();
-    const auto out = output_of(*f->second, folder, given, trouble);
+    const auto out = output_of(*f->second, folder, given, problem);
     for (auto& [name, value] : locals_.back()) variables_.restore(name, std::move(value));
     locals_.pop_back();
     std::swap(own, variables_.arguments);
@@ -390,7 +390,7 @@ bool ShellFollower::fails(const ShellNode& n, const std::string& folder) {
   if (n.kind != ShellKind::simple || n.words.size() != 2 || n.words[0].text != "cat") return false;
   const ExpandedWord file = first_of(n.words[1].text, n.line);
   std::error_code ec;
-  return !file.trouble && !fs::exists(fs::path(folder) / file.text, ec);
+  return !file.problem && !fs::exists(fs::path(folder) / file.text, ec);
 }
 
 }  // namespace ravine

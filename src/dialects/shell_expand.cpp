@@ -52,7 +52,7 @@ class Expansion {
       else
         add(raw[at++]);
     }
-    return {std::move(word_), trouble_};
+    return {std::move(word_), problem_};
   }
 
  private:
@@ -64,12 +64,12 @@ class Expansion {
     begun_ = true;
   }
   void note(const std::string& why, int line = 0) {
-    if (!trouble_) trouble_ = {why, line > 0 ? line : line_};
+    if (!problem_) problem_ = {why, line > 0 ? line : line_};
     begun_ = true;
   }
   void finish() {
-    if (begun_) out_.push_back({std::move(word_), trouble_});
-    word_.clear(), trouble_ = {}, begun_ = false;
+    if (begun_) out_.push_back({std::move(word_), problem_});
+    word_.clear(), problem_ = {}, begun_ = false;
   }
 
   // Appends the value of a $; an unquoted value is split at blanks.
@@ -140,7 +140,7 @@ class Expansion {
       if (end == std::string_view::npos || end + 1 >= raw.size() || raw[end + 1] != ')')
         return note("$(( is not closed"), raw.size();
       const ExpandedWord value = arithmetic(raw.substr(at + 3, end - at - 3), variables_, line_, depth + 1);
-      if (value.trouble) note(value.trouble.text, value.trouble.line);
+      if (value.problem) note(value.problem.text, value.problem.line);
       add_value(value.text, quoted);
       return end + 2;
     }
@@ -181,7 +181,7 @@ class Expansion {
   void substituted(const std::string& inside, bool quoted, int depth) {
     if (depth >= kDeepest || !variables_.substitute) return note(fmt::format("$({}) needs a shell", inside.substr(0, 60)));
     const ExpandedWord value = variables_.substitute(inside, line_);
-    if (value.trouble) note(value.trouble.text, value.trouble.line);
+    if (value.problem) note(value.problem.text, value.problem.line);
     add_value(value.text, quoted);
   }
 
@@ -200,11 +200,11 @@ class Expansion {
     const size_t number = name.size() > 4 ? all.size() + 1 : std::stoul(name);
     if (number <= all.size()) return {.items = {all[number - 1]}};
     if (variables_.arguments_given || variables_.unset_is_empty) return {};
-    return {.trouble = {fmt::format("${} is known to whoever starts the script: write --script FILE -- WORDS", name), line_}};
+    return {.problem = {fmt::format("${} is known to whoever starts the script: write --script FILE -- WORDS", name), line_}};
   }
 
   void put(const ShellValue& value, bool quoted) {
-    if (value.trouble) note(value.trouble.text, value.trouble.line);
+    if (value.problem) note(value.problem.text, value.problem.line);
     for (size_t i = 0; i < value.items.size(); ++i) {
       if (i > 0 && joins_)
         add(' ');
@@ -238,7 +238,7 @@ class Expansion {
     }
     if (indirect && all && !special) {  // ${!NAME[@]}: the indices of the array
       const ShellValue of = variables_.get(name, line_);
-      ShellValue keys{.items = {}, .array = true, .trouble = of.trouble};
+      ShellValue keys{.items = {}, .array = true, .problem = of.problem};
       for (const auto& [key, text] : of.names) keys.items.push_back(key);
       for (size_t i = 0; i < of.items.size() && !of.named && variables_.is_set(name); ++i)
         keys.items.push_back(std::to_string(i));
@@ -246,8 +246,8 @@ class Expansion {
     }
     if (indirect) {  // ${!NAME}: the variable whose name is the value of NAME
       const ShellValue of = special ? argument(name, quoted) : variables_.get(name, line_);
-      if (of.trouble || of.items.empty() || name_end(of.items[0], 0) != of.items[0].size() || of.items[0].empty())
-        return note(fmt::format("${{!{}}} names no variable", name), of.trouble.line);
+      if (of.problem || of.items.empty() || name_end(of.items[0], 0) != of.items[0].size() || of.items[0].empty())
+        return note(fmt::format("${{!{}}} names no variable", name), of.problem.line);
       name = of.items[0];
     }
     const bool set = special ? name == "@" || name == "*" || name == "#" || name == "0" || name.size() > 4 ||
@@ -259,25 +259,25 @@ class Expansion {
     const bool chooses = !choice.empty() && std::string_view("-=+?").find(choice[0]) != std::string_view::npos;
     ShellValue value;
     if (set || !chooses) value = special && !indirect ? argument(name, quoted) : variables_.get(name, line_);
-    if (item && value.named && !value.trouble) {
+    if (item && value.named && !value.problem) {
       const std::string key = text_of(index, value, depth);
       const auto at = value.names.find(key);
       value.items = {at == value.names.end() ? "" : at->second};
       value.named = false;
-    } else if (item && !value.trouble) {
+    } else if (item && !value.problem) {
       const ExpandedWord at = arithmetic(index, variables_, line_, depth + 1);
       int64_t i = 0;
       std::from_chars(at.text.data(), at.text.data() + at.text.size(), i);
       if (i < 0) i += static_cast<int64_t>(value.items.size());
-      if (at.trouble) value.trouble = at.trouble;
+      if (at.problem) value.problem = at.problem;
       const bool there = i >= 0 && i < static_cast<int64_t>(value.items.size());
       value.items = {there ? value.items[static_cast<size_t>(i)] : ""};
     } else if (!all && !value.items.empty()) {
       value.items.resize(1);
     }
     value.array = all;
-    if (all && !set && !value.trouble) value.items.clear();
-    if (all && value.named && !value.trouble) {
+    if (all && !set && !value.problem) value.items.clear();
+    if (all && value.named && !value.problem) {
       value.items.clear();
       for (const auto& [key, text] : value.names) value.items.push_back(text);
     }
@@ -285,13 +285,13 @@ class Expansion {
       sliced(value, behind.substr(1), special, depth);
       behind = {};
     }
-    if (index == "*" && quoted && !length && !chooses) value = {.items = {joined(value.items)}, .trouble = value.trouble};
+    if (index == "*" && quoted && !length && !chooses) value = {.items = {joined(value.items)}, .problem = value.problem};
     if (length) {
       value.items = {std::to_string(all ? value.items.size() : value.items.empty() ? 0 : value.items[0].size())};
       return put(value, quoted);
     }
     if (chooses) {
-      const bool filled = set && (value.trouble || !colon || (!value.items.empty() && !value.items[0].empty()));
+      const bool filled = set && (value.problem || !colon || (!value.items.empty() && !value.items[0].empty()));
       if (choice[0] == '+' ? !filled : filled) {
         if (choice[0] == '+') return;
         return put(value, quoted);
@@ -300,18 +300,18 @@ class Expansion {
       const size_t before = out_.size();
       otherwise(choice.substr(1), quoted, depth);
       if (choice[0] == '=' && !special)
-        variables_.set(name, {.items = {out_.size() == before ? word_ : ""}, .trouble = trouble_});
+        variables_.set(name, {.items = {out_.size() == before ? word_ : ""}, .problem = problem_});
       return;
     }
     for (std::string& text : value.items)
-      if (!behind.empty() && !value.trouble) changed(text, behind, value, depth);
+      if (!behind.empty() && !value.problem) changed(text, behind, value, depth);
     put(value, quoted);
   }
 
   // Returns the value of an expression; a trouble in it is stored in `value`.
   int64_t number_of(std::string_view words, ShellValue& value, int depth) {
     const ExpandedWord n = arithmetic(words, variables_, line_, depth + 1);
-    if (n.trouble) value.trouble = n.trouble;
+    if (n.problem) value.problem = n.problem;
     int64_t v = 0;
     std::from_chars(n.text.data(), n.text.data() + n.text.size(), v);
     return v;
@@ -338,7 +338,7 @@ class Expansion {
     inner.finish();
     for (size_t i = 0; i < inner.out_.size(); ++i) {
       if (i > 0) finish();
-      if (inner.out_[i].trouble) note(inner.out_[i].trouble.text, inner.out_[i].trouble.line);
+      if (inner.out_[i].problem) note(inner.out_[i].problem.text, inner.out_[i].problem.line);
       for (const char c : inner.out_[i].text) add(c);
       begun_ = true;
     }
@@ -350,7 +350,7 @@ class Expansion {
     inner.unquoted(words, depth + 1);
     inner.finish();
     if (inner.out_.empty()) return "";
-    if (inner.out_[0].trouble) value.trouble = inner.out_[0].trouble;
+    if (inner.out_[0].problem) value.problem = inner.out_[0].problem;
     return inner.out_[0].text;
   }
 
@@ -366,7 +366,7 @@ class Expansion {
                       into = slash == by.size() ? "" : text_of(by.substr(slash + 1), value, depth);
     const bool wild = pattern.find_first_of("*?[\\") != std::string::npos;
     if (wild && text.size() > 256)  // every part of the text is matched, which is slow
-      return void(value.trouble = {"a text of more than 256 characters is not searched for a pattern by ${ }", line_});
+      return void(value.problem = {"a text of more than 256 characters is not searched for a pattern by ${ }", line_});
     const auto fits = [&](std::string_view part) { return wild ? fits_shell_pattern(pattern, part) : pattern == part; };
     std::string out;
     bool done = pattern.empty();
@@ -385,7 +385,7 @@ class Expansion {
   // Applies ${A#p}, ${A##p}, ${A%p}, ${A%%p}, ${A/p/r}, ${A//p/r}, ${A:from:count}, ${A^^} or ${A,,}.
   void changed(std::string& text, std::string_view by, ShellValue& value, int depth) {
     const auto fits = [](const std::string& pattern, std::string_view part) { return fits_shell_pattern(pattern, part); };
-    if (text.size() > 4096) return void(value.trouble = {"a text of more than 4096 characters is not changed by ${ }", line_});
+    if (text.size() > 4096) return void(value.problem = {"a text of more than 4096 characters is not changed by ${ }", line_});
     if (by[0] == '#' || by[0] == '%') {
       const bool front = by[0] == '#', longest = by.size() > 1 && by[1] == by[0];
       const std::string pattern = text_of(by.substr(longest ? 2 : 1), value, depth);
@@ -413,13 +413,13 @@ class Expansion {
         if (by == ",," && c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
       }
     } else {
-      value.trouble = {fmt::format("${{..{}}} is not understood", by.substr(0, 40)), line_};
+      value.problem = {fmt::format("${{..{}}} is not understood", by.substr(0, 40)), line_};
     }
   }
 
   void variable(const std::string& name, bool quoted, bool all) {
     const ShellValue value = variables_.get(name, line_);
-    if (value.trouble) note(value.trouble.text, value.trouble.line);
+    if (value.problem) note(value.problem.text, value.problem.line);
     if (!all) return add_value(value.items.empty() ? "" : value.items[0], quoted);
     put(value, quoted);
   }
@@ -430,7 +430,7 @@ class Expansion {
   bool joins_;  // true: the items of an array become one word with blanks between them, as in an assignment
   std::vector<ExpandedWord> out_;
   std::string word_;
-  ShellTrouble trouble_;
+  ShellProblem problem_;
   bool begun_ = false;
   size_t spent_ = 0;
   std::string separators_ = " \t\n";  // IFS

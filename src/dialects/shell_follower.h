@@ -32,16 +32,16 @@ class ShellFollower {
 
  private:
   // Collects the names of the variables that a command sets anywhere in it. Before such a variable is set it is empty;
-  // other unset variables have a trouble (ShellTrouble).
+  // other unset variables have a trouble (ShellProblem).
   void note_assigned(const ShellNode& n);
 
   Status run(const ShellNode& n);
 
-  std::string place(int line) const { return fmt::format("{}:{}", name_, line); }
+  std::string location(int line) const { return fmt::format("{}:{}", name_, line); }
   bool stopped() const { return ended_ || returns_ || breaks_ > 0 || continues_ > 0; }
 
   // Follows a command of which only a shell could tell if it runs. The variables that it sets and the commands that it
-  // starts get a trouble (ShellTrouble).
+  // starts get a trouble (ShellProblem).
   Status in_doubt(const ShellNode& n);
 
   Status sequence(const ShellNode& n);
@@ -113,7 +113,7 @@ class ShellFollower {
   // True if the command is known to fail: cat of a missing file.
   bool fails(const ShellNode& n, const std::string& folder);
   std::optional<std::string> output_of(const ShellNode& n, std::string& folder, const std::string& input,
-                                       ShellTrouble& trouble);
+                                       ShellProblem& problem);
 
   LaunchScript& out_;
   std::string name_;

@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "base/read_text.h"
 #include "base/text.h"
-#include "dialects/shell_asks.h"
 #include "dialects/shell_follower.h"
 #include "dialects/shell_run.h"
+#include "dialects/shell_substitution.h"
 #include "dialects/shell_test.h"
 
 namespace ravine {
@@ -38,7 +38,7 @@ ShellFollower::ShellFollower(LaunchScript& out, const std::string& name, const S
   variables_.script = name;
   variables_.arguments = arguments.words;
   variables_.arguments_given = arguments.given;
-  variables_.set("BASH_SOURCE", {.items = {name}, .array = true, .trouble = {}});
+  variables_.set("BASH_SOURCE", {.items = {name}, .array = true, .problem = {}});
   variables_.substitute = [this](const std::string& inside, int line) { return substituted(inside, line); };
 }
 
@@ -66,10 +66,11 @@ ShellFollower::Status ShellFollower::run(const ShellNode& n) {
     ~Level() { --depth; }
   } level{++out_.depth};
   if (out_.depth > kMostShellLevels)
-    throw UserError("the script is nested too deep", place(n.line),
+    throw UserError("the script is nested too deep", location(n.line),
                     fmt::format("{} commands stand in each other at most", kMostShellLevels), "write it flatter");
   if (++out_.steps > kMostShellSteps)
-    throw UserError("the script does too much", place(n.line), fmt::format("{} commands of it are followed", kMostShellSteps),
+    throw UserError("the script does too much", location(n.line),
+                    fmt::format("{} commands of it are followed", kMostShellSteps),
                     "write the launch line into a script of its own");
   Status s = Status::ok;
   switch (n.kind) {
@@ -110,7 +111,7 @@ ShellFollower::Status ShellFollower::run(const ShellNode& n) {
       break;
     case ShellKind::arithmetic: {
       const ExpandedWord v = arithmetic(n.text, variables_, n.line);
-      s = v.trouble ? Status::unknown : v.text == "0" ? Status::failed : Status::ok;
+      s = v.problem ? Status::unknown : v.text == "0" ? Status::failed : Status::ok;
       break;
     }
     case ShellKind::test:
@@ -141,7 +142,7 @@ ShellFollower::Status ShellFollower::sequence(const ShellNode& n) {
     s = last_of_pipe && now == Status::ok ? Status::assumed : now;
     const bool chain = i + 1 < n.parts.size() && (n.signs[i] == "&&" || n.signs[i] == "||" || n.signs[i] == "|");
     if (errexit_ && s == Status::failed && !chain && !n.parts[i]->negated && judged_ == 0 && doubt_ == 0 && !stopped())
-      ended_ = true, out_.ended = {.text = "set -e", .line = n.parts[i]->line, .trouble = "", .trouble_line = 0, .file = name_};
+      ended_ = true, out_.ended = {.text = "set -e", .line = n.parts[i]->line, .problem = "", .problem_line = 0, .file = name_};
   }
   return s;
 }
@@ -172,17 +173,17 @@ bool ShellFollower::turn(const ShellNode& body) {
 
 ShellFollower::Status ShellFollower::loop(const ShellNode& n) {
   std::vector<std::string> items = variables_.arguments;
-  ShellTrouble trouble;
+  ShellProblem problem;
   if (!n.bare) {
     items.clear();
     for (const ShellWord& w : n.words)
       for (ExpandedWord& e : expanded_braces(w)) {
-        if (e.trouble && !trouble) trouble = e.trouble;
+        if (e.problem && !problem) problem = e.problem;
         items.push_back(std::move(e.text));
       }
   }
-  if (trouble || items.size() > kMostTurns) {
-    variables_.set(n.text, {.trouble = {fmt::format("{} is set by a loop, which needs a shell", n.text), n.line}});
+  if (problem || items.size() > kMostTurns) {
+    variables_.set(n.text, {.problem = {fmt::format("{} is set by a loop, which needs a shell", n.text), n.line}});
     return in_doubt(*n.parts[0]);
   }
   for (const std::string& item : items) {
@@ -222,7 +223,7 @@ ShellFollower::Status ShellFollower::counted(const ShellNode& n) {
   for (int i = 0; i < kMostTurns; ++i) {
     const ExpandedWord more =
         arithmetic(parts[1].find_first_not_of(" \t") == std::string::npos ? "1" : parts[1], variables_, n.line);
-    if (more.trouble) return in_doubt(*n.parts[0]);
+    if (more.problem) return in_doubt(*n.parts[0]);
     if (more.text == "0" || !turn(*n.parts[0])) return Status::ok;
     arithmetic(parts[2], variables_, n.line);
   }
@@ -247,16 +248,16 @@ ShellFollower::Status ShellFollower::chosen(const ShellNode& n) {
   const ExpandedWord subject = first_of(n.words[0].text, n.line);
   variables_.unset_is_empty = was;
   for (const ShellBranch& b : n.branches) {
-    if (subject.trouble) {
+    if (subject.problem) {
       in_doubt(*b.body);
       continue;
     }
     for (const ShellWord& p : b.patterns)
       if (ExpandedWord pattern = first_of(p.text, p.line);
-          !pattern.trouble && fits_shell_pattern(is_quoted(p.text) ? as_literal(pattern.text) : pattern.text, subject.text))
+          !pattern.problem && fits_shell_pattern(is_quoted(p.text) ? as_literal(pattern.text) : pattern.text, subject.text))
         return run(*b.body);
   }
-  return subject.trouble ? Status::unknown : Status::ok;
+  return subject.problem ? Status::unknown : Status::ok;
 }
 
 ShellFollower::Status ShellFollower::tested(const std::vector<ShellWord>& words, bool patterns) {
@@ -279,7 +280,7 @@ ShellFollower::Status ShellFollower::tested(const std::vector<ShellWord>& words,
 void ShellFollower::spend(size_t bytes, int line) {
   out_.spent += static_cast<int64_t>(bytes);
   if (out_.spent > 16 * kScriptBytes)
-    throw UserError("the script becomes too long", place(line), "its words have 16 MiB at most, variables put in",
+    throw UserError("the script becomes too long", location(line), "its words have 16 MiB at most, variables put in",
                     "use a shorter script");
 }
 
@@ -290,8 +291,8 @@ std::vector<ExpandedWord> ShellFollower::expanded(const ShellWord& word, bool sp
 }
 
 void ShellFollower::assign(const std::string& name, ShellValue value, bool append, int line) {
-  if (doubt_ > 0 && !value.trouble)
-    value.trouble = {fmt::format("{} is set in a condition or a loop, which needs a shell", name), line};
+  if (doubt_ > 0 && !value.problem)
+    value.problem = {fmt::format("{} is set in a condition or a loop, which needs a shell", name), line};
   if (append)
     variables_.append(name, value);
   else
@@ -304,7 +305,7 @@ std::string ShellFollower::named_items(const ShellWord& w, const std::string& na
     const size_t open = text.find('[');
     const ExpandedWord key = first_of(text.substr(open + 1, text.find(']', open) - open - 1), line),
                        value = first_of(text.substr(at), line);
-    if (key.trouble || value.trouble) had.trouble = key.trouble ? key.trouble : value.trouble;
+    if (key.problem || value.problem) had.problem = key.problem ? key.problem : value.problem;
     had.names[key.text] = value.text;
   };
   if (w.array) {
@@ -330,19 +331,19 @@ std::string ShellFollower::assignment(const ShellWord& w) {
     value.array = true, value.items.clear();
     for (const ShellWord& item : w.items)
       for (ExpandedWord& e : expanded(item)) {
-        if (e.trouble && !value.trouble) value.trouble = e.trouble;
+        if (e.problem && !value.problem) value.problem = e.problem;
         value.items.push_back(std::move(e.text));
       }
   } else {
     std::vector<ExpandedWord> words = expanded({w.text.substr(at), w.line}, false);
-    if (!words.empty()) value.items = {std::move(words[0].text)}, value.trouble = words[0].trouble;
+    if (!words.empty()) value.items = {std::move(words[0].text)}, value.problem = words[0].problem;
   }
   if (const size_t open = name.find('['); open != std::string::npos) {
     const ExpandedWord index = arithmetic(name.substr(open + 1, name.size() - open - 2), variables_, w.line);
     name.resize(open);
-    if (index.trouble) value.trouble = {fmt::format("{} has items under names, which are not followed", name), w.line};
-    if (doubt_ > 0 && !value.trouble)
-      value.trouble = {fmt::format("{} is set in a condition or a loop, which needs a shell", name), w.line};
+    if (index.problem) value.problem = {fmt::format("{} has items under names, which are not followed", name), w.line};
+    if (doubt_ > 0 && !value.problem)
+      value.problem = {fmt::format("{} is set in a condition or a loop, which needs a shell", name), w.line};
     int64_t i = 0;
     if (!index.text.empty()) i = std::strtoll(index.text.c_str(), nullptr, 10);
     variables_.set_item(name, i, value, append);
@@ -374,18 +375,18 @@ ShellFollower::Status ShellFollower::simple(const ShellNode& n) {
     const std::string name = assignment(n.words[i]);
     const ShellValue v = variables_.get(name, n.line);
     if (name == "IFS" && !v.items.empty()) separators_ = v.items[0];
-    out_.environment[name] = {v.items.empty() ? "" : v.items[0], n.line, v.trouble.text, v.trouble.line};
+    out_.environment[name] = {v.items.empty() ? "" : v.items[0], n.line, v.problem.text, v.problem.line};
     variables_.restore(own, std::move(kept));
   }
   ScriptCommand words;
   for (size_t i = first; i < n.words.size(); ++i)
     for (ExpandedWord& w : expanded(n.words[i]))
-      words.push_back({std::move(w.text), n.words[i].line, std::move(w.trouble.text), w.trouble.line, name_});
+      words.push_back({std::move(w.text), n.words[i].line, std::move(w.problem.text), w.problem.line, name_});
   if (words.empty()) return Status::ok;
   for (const ScriptWord& w : words) {
-    const bool demanded = w.trouble.ends_with("and the script ends there");
-    if (doubt_ == 0 && (demanded || (nounset_ && w.trouble.find("is set neither") != std::string::npos)))
-      throw UserError(w.trouble, place(w.trouble_line),
+    const bool demanded = w.problem.ends_with("and the script ends there");
+    if (doubt_ == 0 && (demanded || (nounset_ && w.problem.find("is set neither") != std::string::npos)))
+      throw UserError(w.problem, location(w.problem_line),
                       demanded ? "${NAME:?} ends a script" : "set -u ends a script at a variable that is not set",
                       "set it in the script, or in the environment");
   }
@@ -393,7 +394,7 @@ ShellFollower::Status ShellFollower::simple(const ShellNode& n) {
   files_written(words, n);
   if (doubt_ > 0)
     for (ScriptWord& w : words)
-      if (w.trouble.empty()) w.trouble = "whether this command runs, only a shell can tell", w.trouble_line = w.line;
+      if (w.problem.empty()) w.problem = "whether this command runs, only a shell can tell", w.problem_line = w.line;
   out_.commands.push_back(std::move(words));
   return Status::assumed;
 }

@@ -11,8 +11,8 @@ namespace ravine {
 struct ScriptWord {
   std::string text;
   int line = 0;         // line of the script, from 1
-  std::string trouble;  // the reason why the text cannot be known without a shell; "": the text is known
-  int trouble_line = 0;
+  std::string problem;  // the reason why the text cannot be known without a shell; "": the text is known
+  int problem_line = 0;
   std::string file = "";  // the file that has the word, if it is another script; "": the script itself
 };
 

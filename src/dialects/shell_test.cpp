@@ -64,10 +64,10 @@ class ShellTest {
     }
     if (left > 1 && words_[at_].text.size() == 2 && words_[at_].text[0] == '-') {
       at_ += 2;
-      return asked(words_[at_ - 2].text[1], words_[at_ - 1]);
+      return file_test(words_[at_ - 2].text[1], words_[at_ - 1]);
     }
     const ExpandedWord& w = words_[at_++];
-    return w.trouble ? Truth() : Truth(!w.text.empty());
+    return w.problem ? Truth() : Truth(!w.text.empty());
   }
 
   static bool is_binary(const std::string& sign) {
@@ -77,7 +77,7 @@ class ShellTest {
   }
 
   Truth compared(const ExpandedWord& a, const std::string& sign, const ExpandedWord& b) const {
-    if (a.trouble || b.trouble) return {};
+    if (a.problem || b.problem) return {};
     if (sign == "=~") return matches(a.text, b.text);
     if (sign == "=" || sign == "==" || sign == "!=") {
       const bool same = patterns_ ? fits_shell_pattern(b.text, a.text) : a.text == b.text;
@@ -113,8 +113,8 @@ class ShellTest {
     return error == std::errc() && end == text.data() + text.size();
   }
 
-  static Truth asked(char what, const ExpandedWord& w) {
-    if (w.trouble) return {};
+  static Truth file_test(char what, const ExpandedWord& w) {
+    if (w.problem) return {};
     std::error_code ec;
     if (w.text.ends_with(".py") && std::string_view("efsrx").find(what) != std::string_view::npos)
       return true;  // the launched program is assumed to exist

@@ -15,10 +15,10 @@ void ShellVariables::set_item(const std::string& name, int64_t index, const Shel
   if (had.gone) had = {};
   if (!had.array && had.items.size() == 1 && had.items[0].empty()) had.items.clear();
   had.array = true;
-  if (!had.trouble) had.trouble = value.trouble;
+  if (!had.problem) had.problem = value.problem;
   if (index < 0) index += static_cast<int64_t>(had.items.size());
   if (index < 0 || index > static_cast<int64_t>(had.items.size())) {
-    had.trouble = {fmt::format("{}[{}] leaves a gap in the array, which is not followed", name, index), value.trouble.line};
+    had.problem = {fmt::format("{}[{}] leaves a gap in the array, which is not followed", name, index), value.problem.line};
     return;
   }
   const auto at = static_cast<size_t>(index);
@@ -31,11 +31,11 @@ void ShellVariables::append(const std::string& name, const ShellValue& value) {
     if (const char* outside = std::getenv(name.c_str())) values_[name] = {.items = {outside}};
   ShellValue& had = values_[name];
   if (had.gone) had = {};
-  if (!had.trouble) had.trouble = value.trouble;
+  if (!had.problem) had.problem = value.problem;
   size_t bytes = 0;
   for (const std::string& item : had.items) bytes += item.size() + 1;
   if (bytes > kLongestShellWord) {
-    had.trouble = {"the text becomes too long", value.trouble.line};
+    had.problem = {"the text becomes too long", value.problem.line};
   } else if (value.array) {
     if (!had.array && had.items.size() == 1 && had.items[0].empty()) had.items.clear();
     had.array = true;
@@ -49,7 +49,7 @@ void ShellVariables::append(const std::string& name, const ShellValue& value) {
 void ShellVariables::unset(const std::string& name) {
   const size_t open = name.find('[');
   if (open == std::string::npos) {
-    values_[name] = {.trouble = {}, .gone = true};
+    values_[name] = {.problem = {}, .gone = true};
     return;
   }
   const auto had = values_.find(name.substr(0, open));
@@ -92,7 +92,7 @@ ShellValue ShellVariables::get(const std::string& name, int line) const {
   if (const auto it = values_.find(name); it != values_.end() && !it->second.gone) return it->second;
   if (const char* value = std::getenv(name.c_str()); value && is_set(name)) return {.items = {value}};
   if (unset_is_empty || assigned.contains(name)) return {};
-  return {.trouble = {fmt::format("{} is set neither in the script nor in the environment", name), line}};
+  return {.problem = {fmt::format("{} is set neither in the script nor in the environment", name), line}};
 }
 
 }  // namespace ravine

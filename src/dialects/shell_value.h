@@ -12,7 +12,7 @@
 namespace ravine {
 
 // The reason why a value in a script is not known without a shell, and its line. Empty text: the value is known.
-struct ShellTrouble {
+struct ShellProblem {
   std::string text;
   int line = 0;
   explicit operator bool() const { return !text.empty(); }
@@ -22,7 +22,7 @@ struct ShellTrouble {
 struct ShellValue {
   std::vector<std::string> items = {""};
   bool array = false;
-  ShellTrouble trouble;
+  ShellProblem problem;
   bool gone = false;   // true: the script has removed the variable by unset
   bool named = false;  // true: an associative array (declare -A), with its items in `names`
   std::map<std::string, std::string> names = {};
@@ -31,7 +31,7 @@ struct ShellValue {
 // A word that the expansion of a written word gives; its text is not valid if it has a trouble.
 struct ExpandedWord {
   std::string text;
-  ShellTrouble trouble;
+  ShellProblem problem;
 };
 
 // The variables of a script. A variable that the script does not set has its value in the environment of this process.

@@ -26,27 +26,27 @@ void TrainerFlagsLead::all() {
   actions();
   saving();
   if (c_ && c_->has_section("optimizer")) {
-    says("optim", "the optimizer of the DeepSpeed config counts");
+    mark_unused("optim", "the optimizer of the DeepSpeed config counts");
   } else {
     optimizer();
   }
   if (c_ && c_->has_section("scheduler")) {
     for (const char* flag : {"lr_scheduler_type", "lr_scheduler_kwargs"})
-      says(flag, "the scheduler of the DeepSpeed config counts");
+      mark_unused(flag, "the scheduler of the DeepSpeed config counts");
   } else {
     schedule();
   }
   if (!(c_ && c_->value("gradient_clipping"))) use("max_grad_norm", "optimizer.clip_norm");
   if (!c_) precision();
   weight_type();
-  says("warmup_ratio", a_.number("warmup_steps") > 0 ? "--warmup_steps counts" : "");
+  mark_unused("warmup_ratio", a_.number("warmup_steps") > 0 ? "--warmup_steps counts" : "");
   for (const TrainerFlag& f : trainer_flags()) line(f);
 }
 
 void TrainerFlagsLead::model() {
   if (a_.has("model_name_or_path")) {
     use("model_name_or_path", "model.path");
-    says("config_name", a_.has("config_name") ? "the folder of --model_name_or_path has its own" : "");
+    mark_unused("config_name", a_.has("config_name") ? "the folder of --model_name_or_path has its own" : "");
   } else if (a_.has("config_name")) {
     std::error_code error;
     const std::filesystem::path path = a_.text("config_name");
@@ -58,7 +58,7 @@ void TrainerFlagsLead::model() {
     refuse("model_name_or_path", "it is missing; name a model folder, or a new model by --config_name FILE");
   }
   if (a_.has("model_name_or_path") || a_.has("config_name"))
-    says("model_type", "--model_name_or_path or --config_name says it, in run_clm.py too");
+    mark_unused("model_type", "--model_name_or_path or --config_name says it, in run_clm.py too");
   use("tokenizer_name", "model.tokenizer");
 }
 
@@ -79,14 +79,14 @@ void TrainerFlagsLead::data() {
   if (streams && named) set("data.shuffle", false, "streaming");  // a stream is not shuffled
   if (streams && named && a_.on("do_train") && a_.whole("max_steps") <= 0)
     refuse("streaming", "a stream has no length; set --max_steps");
-  says("streaming", !streams ? "it is off" : named ? "" : "run_clm.py streams a --dataset_name alone");
+  mark_unused("streaming", !streams ? "it is off" : named ? "" : "run_clm.py streams a --dataset_name alone");
   if (a_.has("validation_file")) set("data.valid", Json::array({a_.text("validation_file")}), "validation_file");
   if (a_.has("validation_file"))
-    says("validation_split_percentage", "--validation_file is given");
+    mark_unused("validation_split_percentage", "--validation_file is given");
   else if (a_.was_given("validation_split_percentage") || (evaluates() && !facts_.columns))
     set("data.valid_fraction", a_.number("validation_split_percentage") / 100, "validation_split_percentage");
   else
-    says("validation_split_percentage", "nothing is evaluated, so nothing is held out");
+    mark_unused("validation_split_percentage", "nothing is evaluated, so nothing is held out");
   if (a_.has("block_size"))
     use("block_size", "data.sequence_length");
   else
@@ -115,9 +115,9 @@ int64_t TrainerFlagsLead::steps_of(std::string_view flag) {
 // Returns the interval of a strategy in steps.
 int64_t TrainerFlagsLead::strategy(std::string_view flag, std::string_view steps, int64_t never) {
   const std::string& word = a_.text(flag);
-  if (word == "no") return says(steps, fmt::format("--{} is no", flag)), never;
+  if (word == "no") return mark_unused(steps, fmt::format("--{} is no", flag)), never;
   if (word == "epoch") {
-    says(steps, fmt::format("--{} is epoch", flag));
+    mark_unused(steps, fmt::format("--{} is epoch", flag));
     const int64_t pass = updates_of_pass(a_, facts_);
     if (pass == 0) refuse(flag, "how long an epoch is follows from the data; name --train_file");
     return pass;
@@ -131,7 +131,7 @@ void TrainerFlagsLead::length() {
   set("train.micro_batch", micro, "per_device_train_batch_size");
   set("train.global_batch", micro * a_.whole("gradient_accumulation_steps") * facts_.ranks, "gradient_accumulation_steps");
   if (a_.whole("max_steps") > 0)
-    says("num_train_epochs", "--max_steps counts");
+    mark_unused("num_train_epochs", "--max_steps counts");
   else if (steps_ == 0)
     refuse("num_train_epochs", "how many steps that is follows from the data; name it by --train_file, or set --max_steps");
   if (steps_ > 0) set("train.steps", steps_, a_.whole("max_steps") > 0 ? "max_steps" : "num_train_epochs");
@@ -156,7 +156,7 @@ void TrainerFlagsLead::sampling() {
   if (strategy == "sequential")
     set("data.shuffle", false, "train_sampling_strategy");
   else if (strategy == "random")
-    says("train_sampling_strategy", "random is what runs");
+    mark_unused("train_sampling_strategy", "random is what runs");
   else
     refuse("train_sampling_strategy", "samples are not grouped by length; write random or sequential");
 }
@@ -169,16 +169,16 @@ void TrainerFlagsLead::batches_of_ranks() {
     if (facts_.ranks > 1)
       refuse(flag, fmt::format("{}{}; {}", what, whose, fix));
     else
-      says(flag, "one rank has whole batches");
+      mark_unused(flag, "one rank has whole batches");
   };
   if (a_.on("split_batches"))
     split("split_batches", "");
   else
-    says("split_batches", whose);
+    mark_unused("split_batches", whose);
   if (a_.whole("tp_size") > 1)
     refuse("tp_size", "ranks are data ranks; leave it out, or train with `ravine train` and parallel.tensor");
   else
-    says("tp_size", "weights are whole on each rank, as without it");
+    mark_unused("tp_size", "weights are whole on each rank, as without it");
   if (!a_.has("accelerator_config")) return;
   Json config;
   try {
@@ -188,7 +188,7 @@ void TrainerFlagsLead::batches_of_ranks() {
   } catch (const UserError& e) {
     return refuse("accelerator_config", fmt::format("{}; leave it out", e.what()));
   }
-  says("accelerator_config", "its fields have their defaults");
+  mark_unused("accelerator_config", "its fields have their defaults");
   const Json defaults = {{"split_batches", false},       {"dispatch_batches", nullptr},
                          {"even_batches", true},         {"use_seedable_sampler", true},
                          {"non_blocking", false},        {"gradient_accumulation_kwargs", nullptr},
@@ -210,10 +210,10 @@ void TrainerFlagsLead::precision() {
   if (half && brain) refuse("fp16", "--bf16 is given too; a run has one arithmetic");
   set("precision.compute", half ? "f16" : brain ? "bf16" : "f32", brain ? "bf16" : "fp16");
   for (const char* flag : {"fp16_full_eval", "bf16_full_eval"})
-    says(flag, alone ? "" : "it counts without --do_train: a run validates in the arithmetic of its training");
+    mark_unused(flag, alone ? "" : "it counts without --do_train: a run validates in the arithmetic of its training");
   if (a_.text("half_precision_backend") == "apex" && a_.text("fp16_opt_level") != "O1")
     refuse("fp16_opt_level", "apex is not there, and --fp16 does what its O1 does; leave it out");
-  says("half_precision_backend", "there is one arithmetic of 16 bits, which --fp16 and --bf16 choose");
+  mark_unused("half_precision_backend", "there is one arithmetic of 16 bits, which --fp16 and --bf16 choose");
   if (!half) return;  // the settings of torch's GradScaler follow
   set("precision.scale_rule", "deepspeed-0.13", "fp16");
   set("precision.scale_window", 2000, "fp16");
@@ -233,17 +233,17 @@ void TrainerFlagsLead::weight_type() {
     const std::string type = word == "auto" ? facts_.dtype : word;
     const bool half = type == "float16";
     if (c_)
-      says(flag, "the DeepSpeed config, --bf16 and --fp16 choose the arithmetic; weights are kept in f32");
+      mark_unused(flag, "the DeepSpeed config, --bf16 and --fp16 choose the arithmetic; weights are kept in f32");
     else if (a_.on("fp16") || a_.on("bf16"))
-      says(flag, "--bf16 and --fp16 choose the arithmetic; weights that are trained are kept in f32");
+      mark_unused(flag, "--bf16 and --fp16 choose the arithmetic; weights that are trained are kept in f32");
     else if (!a_.has("model_name_or_path"))
-      says(flag, "a new model begins in f32, in run_clm.py too");
+      mark_unused(flag, "a new model begins in f32, in run_clm.py too");
     else if (half && a_.on("do_train"))
       refuse(flag, "weights of float16 are not trained without a loss scale; add --fp16");
     else if (half || type == "bfloat16")
       compute_in(half ? "f16" : "bf16", flag);
     else
-      says(flag, "weights are f32 in any case");
+      mark_unused(flag, "weights are f32 in any case");
   }
 }
 
@@ -260,10 +260,10 @@ void TrainerFlagsLead::line(const TrainerFlag& f) {
   const bool changed = f.fallback.empty() || json_of(v) != json_of(*default_of(f));
   if (f.fate == DeepSpeedFate::refused_if_on && changed && !(v.kind == YamlNode::Kind::text && v.text.empty()) &&
       !is_zero(f, v))
-    refuse(f.name, std::string(f.says));
+    refuse(f.name, std::string(f.effect));
   const bool used = is_used(f.fate) && own == inert_.end();
   out_.fates[written(f.name)] = {used ? KeyStatus::used : KeyStatus::inert,
-                                 own != inert_.end() ? own->second : std::string(f.says), json_of(v)};
+                                 own != inert_.end() ? own->second : std::string(f.effect), json_of(v)};
 }
 
 namespace {
@@ -304,8 +304,8 @@ void lead_evaluation(const TrainerArguments& a, const TrainerFacts& facts, Train
   const std::string batch = written("per_device_eval_batch_size"), valid = written("validation_file"),
                     eval = written("do_eval");
   for (auto& [key, fate] : out.fates)
-    if (fate.status == KeyStatus::used && key != eval && of_training(fate.says))
-      fate.status = KeyStatus::inert, fate.says = "--do_train is missing: nothing is trained";
+    if (fate.status == KeyStatus::used && key != eval && of_training(fate.effect))
+      fate.status = KeyStatus::inert, fate.effect = "--do_train is missing: nothing is trained";
   std::erase_if(out.choices, [&](const TrainerOutcome::Choice& c) { return of_training(c.option); });
   const int64_t rows = a.whole("per_device_eval_batch_size");
   out.set("train.steps", 1, eval);
@@ -348,10 +348,10 @@ TrainerLine read_trainer_line(const std::vector<PlacedWord>& words) {
   return line;
 }
 
-Translation translate_trainer(TrainerLine line, const TrainerFacts& asked) {
+Translation translate_trainer(TrainerLine line, const TrainerFacts& line_facts) {
   DeepSpeedConfig* config = line.config ? &*line.config : nullptr;
   const bool evaluation = only_evaluates(line.args);
-  TrainerFacts facts = asked;
+  TrainerFacts facts = line_facts;
   if (evaluation || line.misread) facts.samples = 1;  // the number of training steps is not needed
   if (line.misread) facts.runs = false;
   TrainerOutcome out;
@@ -381,7 +381,7 @@ Translation translate_trainer(TrainerLine line, const TrainerFacts& asked) {
   t.trainer.results = true;
   for (const TrainerOutcome::Choice& c : out.choices) t.set(c.option, c.value, c.from);
   for (const auto& [key, fate] : out.fates) {
-    t.becomes(key, fate.status, fate.says);
+    t.becomes(key, fate.status, fate.effect);
     t.shows(key, fate.value);
   }
   for (const KeyRefusal& r : out.refusals) t.refuse(r);

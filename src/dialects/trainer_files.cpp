@@ -22,14 +22,14 @@ void TrainerFlagsLead::actions() {
   }
   lines();
   tokens();
-  bool watch = false;
+  bool find_nan = false;
   for (const auto& word : a_.value("debug").items) {
     if (word->text == "underflow_overflow")
-      watch = true;
+      find_nan = true;
     else if (!word->text.empty())
       refuse("debug", fmt::format("'{}' is no tool that is there; write underflow_overflow", word->text.substr(0, 40)));
   }
-  set("train.find_nan", watch, "debug");
+  set("train.find_nan", find_nan, "debug");
   if (a_.on("gradient_checkpointing")) set("train.recompute", "full", "gradient_checkpointing");
 }
 
@@ -47,7 +47,7 @@ void TrainerFlagsLead::lines() {
   }
   if (!(c_ && c_->value("tensorboard.enabled"))) set("log.tensorboard", board, "report_to");
   if (a_.has("logging_dir")) out_.outputs.logging_dir = a_.text("logging_dir");
-  says("logging_dir", board ? "" : "--report_to asks for no event files");
+  mark_unused("logging_dir", board ? "" : "--report_to asks for no event files");
   out_.outputs.first_line = a_.on("logging_first_step");
   if (a_.has("disable_tqdm")) out_.outputs.bar = !a_.on("disable_tqdm");
 }
@@ -90,7 +90,7 @@ void TrainerFlagsLead::saving() {
 void TrainerFlagsLead::skip_data() {
   if (!a_.on("ignore_data_skip")) return;
   const int64_t pass = updates_of_pass(a_, facts_);
-  if (!facts_.resumed) return says("ignore_data_skip", "the run goes on from no checkpoint of the Trainer");
+  if (!facts_.resumed) return mark_unused("ignore_data_skip", "the run goes on from no checkpoint of the Trainer");
   if (pass == 0) return refuse("ignore_data_skip", "how long an epoch is follows from the data; name --train_file");
   set("checkpoint.data_steps", *facts_.resumed / pass * pass, "ignore_data_skip");
 }
@@ -98,7 +98,7 @@ void TrainerFlagsLead::skip_data() {
 // Translates the flags on the best model. The refusals are those that TrainingArguments makes.
 void TrainerFlagsLead::best_model() {
   const bool loads = a_.on("load_best_model_at_end"), named = a_.has("metric_for_best_model");
-  if (!loads && !named) return says("greater_is_better", "no metric names a best model");
+  if (!loads && !named) return mark_unused("greater_is_better", "no metric names a best model");
   const std::string metric = named ? a_.text("metric_for_best_model") : "loss";
   if (metric != "loss" && metric != "eval_loss")
     refuse("metric_for_best_model",

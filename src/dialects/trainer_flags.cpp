@@ -305,9 +305,9 @@ TrainerArguments read_trainer_flags(const std::vector<PlacedWord>& words, std::v
     out.values[std::string(f.name)] =
         f.fallback.empty() ? std::make_shared<YamlNode>() : trainer_value(f, {std::string(f.fallback)}, rule);
   for (size_t at = 0; at < words.size();) {
-    const auto& [word, place] = words[at++];
-    const auto refuse = [&, &place = place](const std::string& key, const std::string& rule, const std::string& fix) {
-      refusals.push_back({key, key, place, rule, fix});
+    const auto& [word, location] = words[at++];
+    const auto refuse = [&, &location = location](const std::string& key, const std::string& rule, const std::string& fix) {
+      refusals.push_back({key, key, location, rule, fix});
     };
     if (!is_trainer_flag(word)) {
       refuse(word.substr(0, 80), "it belongs to no flag", "write the flag before it, or leave it out");

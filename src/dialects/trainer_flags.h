@@ -20,7 +20,7 @@ struct TrainerFlag {
   DeepSpeedValue type = DeepSpeedValue::text;
   std::string_view fallback = {};  // the default, as on the command line; "": None
   DeepSpeedFate fate = DeepSpeedFate::inert;
-  std::string_view says = {};  // for flags with an effect: the options; for others: the reason
+  std::string_view effect = {};  // for flags with an effect: the options; for others: the reason
   double min = -1e300, max = 1e300;
 };
 

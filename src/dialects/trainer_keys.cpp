@@ -30,15 +30,16 @@ KeyType type_of(DeepSpeedValue type) {
   return KeyType::any;
 }
 
-DialectKey row_of(std::string key, DeepSpeedValue type, DeepSpeedFate fate, std::string_view says, std::string_view standard,
+DialectKey row_of(std::string key, DeepSpeedValue type, DeepSpeedFate fate, std::string_view effect, std::string_view standard,
                   std::string_view choices) {
-  DialectKey row = used(std::move(key), type_of(type), std::string(says));
+  DialectKey row = used(std::move(key), type_of(type), std::string(effect));
   for (const std::string& choice : split(choices, ' '))
     if (!choice.empty()) row.choices.push_back(choice);
   row.same = fate == DeepSpeedFate::renamed;
   if (is_used(fate)) return row;
   row.status = fate == DeepSpeedFate::refused ? KeyStatus::refused : KeyStatus::inert;
-  row.reason = fate == DeepSpeedFate::refused_if_on ? fmt::format("where it is {}; else refused: {}", standard, says) : says;
+  row.reason =
+      fate == DeepSpeedFate::refused_if_on ? fmt::format("where it is {}; else refused: {}", standard, effect) : effect;
   return row;
 }
 
@@ -61,9 +62,9 @@ std::vector<KeySection> trainer_key_sections() {
   std::vector<KeySection> sections{{"Flags", {}}, {"Keys of a DeepSpeed config", {}}};
   for (const TrainerFlag& f : trainer_flags())
     sections[0].rows.push_back(
-        row_of("--" + std::string(f.name), f.type, f.fate, f.says, f.fallback.empty() ? "not given" : f.fallback, ""));
+        row_of("--" + std::string(f.name), f.type, f.fate, f.effect, f.fallback.empty() ? "not given" : f.fallback, ""));
   for (const DeepSpeedKey& k : deepspeed_keys())
-    sections[1].rows.push_back(row_of(std::string(k.key), k.type, k.fate, k.says, "false", k.choices));
+    sections[1].rows.push_back(row_of(std::string(k.key), k.type, k.fate, k.effect, "false", k.choices));
   for (const DeepSpeedClass& c : deepspeed_optimizers()) sections.push_back(class_section("optimizer", c));
   for (const DeepSpeedClass& c : deepspeed_schedulers()) sections.push_back(class_section("scheduler", c));
   return sections;

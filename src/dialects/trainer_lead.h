@@ -34,7 +34,7 @@ class TrainerFlagsLead {
     const auto found = a_.given.find(flag);
     return found == a_.given.end() ? "--" + std::string(flag) : found->second;
   }
-  void says(std::string_view flag, const std::string& reason) {
+  void mark_unused(std::string_view flag, const std::string& reason) {
     if (!reason.empty()) inert_[std::string(flag)] = reason;
   }
   void set(const std::string& option, Json value, std::string_view flag) { out_.set(option, std::move(value), written(flag)); }

@@ -15,8 +15,8 @@ struct TrainerOutcome {
   // The effect of a key.
   struct Fate {
     KeyStatus status = KeyStatus::used;
-    std::string says;  // the option, or the reason
-    Json value;        // the value that is used
+    std::string effect;  // the option, or the reason
+    Json value;          // the value that is used
   };
   // The value of an option, and the key from which it comes.
   struct Choice {

@@ -22,8 +22,8 @@ struct HfSchedule {
 namespace {
 
 struct HfOptimizer {
-  std::string_view name, ours;  // ours: Ravine's type; "" if refused
-  std::string_view says = {};   // why it is refused, or a note
+  std::string_view name, ours;   // ours: Ravine's type; "" if refused
+  std::string_view effect = {};  // why it is refused, or a note
 };
 
 // The values of --optim.
@@ -125,7 +125,7 @@ void TrainerFlagsLead::optimizer() {
   if (found == std::end(kHfOptimizers))
     return refuse("optim", fmt::format("'{}' is not known; {}", name.substr(0, 80),
                                        did_you_mean(std::string(name), names, "use adamw_torch")));
-  if (found->ours.empty()) return refuse("optim", fmt::format("'{}': {}; use adamw_torch", name, found->says));
+  if (found->ours.empty()) return refuse("optim", fmt::format("'{}': {}; use adamw_torch", name, found->effect));
   set("optimizer.type", std::string(found->ours), "optim");
   set("optimizer.decay", "matrices", "optim");
   use("learning_rate", "optimizer.lr");
@@ -134,8 +134,8 @@ void TrainerFlagsLead::optimizer() {
   if (moments) set("optimizer.betas", Json::array({a_.number("adam_beta1"), a_.number("adam_beta2")}), "adam_beta1");
   if (found->ours == "adamw") use("adam_epsilon", "optimizer.eps");
   for (const char* flag : {"adam_beta1", "adam_beta2"})
-    if (!moments) says(flag, fmt::format("{} has no betas", found->name));
-  if (found->ours != "adamw") says("adam_epsilon", fmt::format("{} keeps its own", found->name));
+    if (!moments) mark_unused(flag, fmt::format("{} has no betas", found->name));
+  if (found->ours != "adamw") mark_unused("adam_epsilon", fmt::format("{} keeps its own", found->name));
   if (found->ours == "sgd") set("optimizer.momentum", 0, "optim");
   if (found->ours == "adafactor") {
     set("optimizer.relative_step", false, "optim");
@@ -159,7 +159,7 @@ void TrainerFlagsLead::schedule() {
     set("schedule.warmup_steps", std::max<int64_t>(0, warmup), a_.number("warmup_steps") > 0 ? "warmup_steps" : "warmup_ratio");
   } else {
     set("schedule.warmup_steps", 0, "lr_scheduler_type");
-    for (const char* flag : {"warmup_steps", "warmup_ratio"}) says(flag, fmt::format("{} has no warm-up", name));
+    for (const char* flag : {"warmup_steps", "warmup_ratio"}) mark_unused(flag, fmt::format("{} has no warm-up", name));
   }
   for (const auto& [option, value] : found->settings)
     set("schedule." + std::string(option), parse_json(value, "defaults"), "lr_scheduler_type");

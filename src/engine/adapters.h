@@ -30,8 +30,8 @@ struct LoraAdapters {
 class AdapterSet {
  public:
   const LoraAdapters& add(const Param& weight, LoraAdapters adapters);
-  const LoraAdapters* beside(const Param& weight) const;  // the adapters of the layer; null: none
-  size_t parameters() const;                              // number of A and B in all layers
+  const LoraAdapters* adapters_of(const Param& weight) const;  // the adapters of the layer; null: none
+  size_t parameters() const;                                   // number of A and B in all layers
   const std::map<std::string, LoraAdapters>& layers() const { return layers_; }
 
  private:

@@ -43,7 +43,7 @@ struct Batch {
   TensorView logit_rows;
   TensorView sequences;  // i64 [N]: global index of the row's sequence, for dropout
   // i32 [N]: index of each row (token) in its sequence, not reset at document borders; for dropout of attention.
-  TensorView places;
+  TensorView token_index;
   std::vector<Segment> segments;  // rows outside all segments are padding
   // The length of each segment's sequence, if a sequence is longer than its keys in the cache (a prompt that is read in
   // parts). Empty: the number of keys is the length.

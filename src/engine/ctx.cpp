@@ -110,12 +110,12 @@ Flow Ctx::block(const std::string& path, const Unit& unit, Flow in, const BlockF
   return out;
 }
 
-Ctx::UnderWay Ctx::suspend() {
+Ctx::InFlight Ctx::suspend() {
   require(grads_.empty(), "ctx: a micro batch is put aside before its backward");
   return {batch_, std::exchange(tape_, {})};
 }
 
-void Ctx::resume(UnderWay state) {
+void Ctx::resume(InFlight state) {
   require(tape_.blocks.empty() && grads_.empty(), "ctx: another micro batch is under way");
   batch_ = state.batch;
   micro_ = batch_->micro;

@@ -150,12 +150,12 @@ class Ctx {
   void begin(const Batch& batch, bool training);
   // The state of a micro batch between its forward and its backward pass, stored while other micro batches run
   // (pipelines). suspend() takes it out of Ctx, resume() puts it back.
-  struct UnderWay {
+  struct InFlight {
     const Batch* batch = nullptr;
     Tape tape;
   };
-  UnderWay suspend();
-  void resume(UnderWay state);
+  InFlight suspend();
+  void resume(InFlight state);
   const StepSums& step_sums() const { return step_sums_; }
   std::map<std::string, Tensor>& outputs() { return outputs_; }
   void set_phase(Phase p) { phase_ = p; }

@@ -7,7 +7,7 @@ namespace ravine {
 namespace {
 
 constexpr int64_t kAlignElements = 16;
-constexpr int kWaysToKeep = static_cast<int>(Kept::nf4) + 1;
+constexpr int kKeptForms = static_cast<int>(Kept::nf4) + 1;
 
 int parts_of(const Cut& cut, int size) { return cut.most_parts > 0 ? std::min(cut.most_parts, size) : size; }
 
@@ -122,7 +122,7 @@ std::vector<Bucket> flat_buckets(ParamSet& params, const std::vector<Unit*>& uni
     for (const Param* p : unit->params)
       if (std::find(groups.begin(), groups.end(), p->group) == groups.end()) groups.push_back(p->group);
     const int kinds = 8 * static_cast<int>(groups.size());
-    for (int number = 0; number < kinds * kWaysToKeep; ++number) {
+    for (int number = 0; number < kinds * kKeptForms; ++number) {
       const int key = number % kinds;
       const auto wants_kept = static_cast<Kept>(number / kinds);
       Bucket bucket;

@@ -65,7 +65,7 @@ const LoraAdapters& AdapterSet::add(const Param& weight, LoraAdapters adapters) 
   return layers_[weight.name] = std::move(adapters);
 }
 
-const LoraAdapters* AdapterSet::beside(const Param& weight) const {
+const LoraAdapters* AdapterSet::adapters_of(const Param& weight) const {
   const auto at = layers_.find(weight.name);
   return at == layers_.end() ? nullptr : &at->second;
 }

@@ -29,9 +29,9 @@ std::string parse_mmlu(std::string_view output) {
 // Appends two blanks to the text, replaces full stops by blanks, then matches "The answer is (.*?) ", which does not
 // cross a line.
 std::string parse_gsm8k(std::string_view output) {
-  std::string_view said = strip_left(output);
-  said = said.substr(0, said.find("Q:"));
-  std::string text = without(said, "$,") + "  ";
+  std::string_view answer = strip_left(output);
+  answer = answer.substr(0, answer.find("Q:"));
+  std::string text = without(answer, "$,") + "  ";
   std::replace(text.begin(), text.end(), '.', ' ');
   constexpr std::string_view kBefore = "The answer is ";
   for (size_t at = 0; (at = text.find(kBefore, at)) != std::string::npos;) {

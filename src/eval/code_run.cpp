@@ -134,7 +134,7 @@ struct Cage {
 
 constexpr const char* kSteps[] = {"user namespace", "mounts of its own", "tmpfs",          "read-only folders", "new root",
                                   "limits",         "seccomp",           "start of Python"};
-struct Trouble {
+struct StartError {
   int step = -1, error = 0;
 };
 
@@ -163,8 +163,8 @@ bool limit_to(int resource, uint64_t most) {
 bool build_root(const Cage& c) {
   for (const std::string& f : c.folders)
     if (::mkdir(f.c_str(), 0755) != 0 && errno != EEXIST) return false;
-  for (const auto& [target, place] : c.links)
-    if (::symlink(target.c_str(), place.c_str()) != 0 && errno != EEXIST) return false;
+  for (const auto& [target, readable] : c.links)
+    if (::symlink(target.c_str(), readable.c_str()) != 0 && errno != EEXIST) return false;
   for (const std::string& f : c.files) {
     const int fd = ::open(f.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
     if (fd < 0) return false;
@@ -185,9 +185,9 @@ bool set_limits(const SandboxLimits& l) {
          limit_to(RLIMIT_FSIZE, 16 << 20) && limit_to(RLIMIT_NOFILE, 64) && limit_to(RLIMIT_MEMLOCK, 0);
 }
 
-// Sets up the child and starts Python. program: becomes stdin; said: descriptor 3 of the program. Returns the failed
-// step; does not return on success.
-int enter(const Cage& c, int program, int said) {
+// Sets up the child and starts Python. program: becomes stdin; status_write: descriptor 3 of the program. Returns the
+// failed step; does not return on success.
+int enter(const Cage& c, int program, int status_write) {
   int step = 0;
   if (!write_to("/proc/self/setgroups", "deny") || !write_to("/proc/self/uid_map", c.uid_map) ||
       !write_to("/proc/self/gid_map", c.gid_map))
@@ -205,7 +205,7 @@ int enter(const Cage& c, int program, int said) {
   ++step;
   const int nothing = ::open("/dev/null", O_RDWR);
   if (nothing < 0 || ::dup2(program, 0) < 0 || ::dup2(nothing, 1) < 0 || ::dup2(nothing, 2) < 0) return step;
-  if (said != 3 && ::dup2(said, 3) < 0) return step;
+  if (status_write != 3 && ::dup2(status_write, 3) < 0) return step;
   ::setsid();
   if (!set_limits(c.limits)) return step;
   ++step;
@@ -272,7 +272,7 @@ Ended wait_for(pid_t child, double seconds) {
   return {WEXITSTATUS(status)};
 }
 
-std::vector<std::string> lines_said_by(const char* command) {
+std::vector<std::string> output_lines(const char* command) {
   std::string text;
   if (std::FILE* pipe = ::popen(command, "re")) {
     std::array<char, 4096> buffer{};
@@ -283,17 +283,17 @@ std::vector<std::string> lines_said_by(const char* command) {
   return split(text, '\n');
 }
 
-void add_place(Cage& c, const std::string& place) {
+void add_path(Cage& c, const std::string& readable) {
   std::error_code error;
   std::string at = kRoot;
-  for (const fs::path& part : fs::path(place).parent_path().relative_path()) c.folders.push_back(at += "/" + part.string());
-  if (fs::is_symlink(place, error)) {
-    c.links.emplace_back(fs::read_symlink(place, error).string(), kRoot + place);
+  for (const fs::path& part : fs::path(readable).parent_path().relative_path()) c.folders.push_back(at += "/" + part.string());
+  if (fs::is_symlink(readable, error)) {
+    c.links.emplace_back(fs::read_symlink(readable, error).string(), kRoot + readable);
     return;
   }
-  const bool folder = fs::is_directory(place, error);
-  (folder ? c.folders : c.files).push_back(kRoot + place);
-  c.binds.push_back({place, kRoot + place, place.starts_with("/dev/")});
+  const bool folder = fs::is_directory(readable, error);
+  (folder ? c.folders : c.files).push_back(kRoot + readable);
+  c.binds.push_back({readable, kRoot + readable, readable.starts_with("/dev/")});
 }
 
 }  // namespace
@@ -317,11 +317,11 @@ void Sandbox::find_python() {
   if (kArchitecture == 0)
     throw UserError("no sandbox on this kind of CPU", "--allow-code", "its system calls are known of x86-64 and ARM64 only",
                     "leave out human_eval");
-  const std::vector<std::string> said = lines_said_by(
+  const std::vector<std::string> lines = output_lines(
       "python3 -I -S -c 'import os, sys; print(os.path.realpath(sys.executable)); print(os.path.realpath(sys.base_prefix)); print(os.path.realpath(sys.base_exec_prefix))' 2>/dev/null");
-  if (said.size() < 3 || !said[0].starts_with('/'))
+  if (lines.size() < 3 || !lines[0].starts_with('/'))
     throw UserError("no Python", "--allow-code", "HumanEval's answers are run by python3 of PATH", "install Python 3");
-  python_ = said[0];
+  python_ = lines[0];
   std::vector<std::string> wanted = {"/usr",
                                      "/bin",
                                      "/lib",
@@ -330,14 +330,14 @@ void Sandbox::find_python() {
                                      "/etc/ld.so.cache",
                                      "/dev/null",
                                      "/dev/urandom",
-                                     said[1],
-                                     said[2],
+                                     lines[1],
+                                     lines[2],
                                      fs::path(python_).parent_path().string()};
   std::error_code error;
-  for (const std::string& place : wanted) {
-    const bool inside = std::any_of(places_.begin(), places_.end(),
-                                    [&](const std::string& p) { return place == p || place.starts_with(p + "/"); });
-    if (place != "/" && !inside && fs::exists(place, error)) places_.push_back(place);
+  for (const std::string& readable : wanted) {
+    const bool inside = std::any_of(readable_.begin(), readable_.end(),
+                                    [&](const std::string& p) { return readable == p || readable.starts_with(p + "/"); });
+    if (readable != "/" && !inside && fs::exists(readable, error)) readable_.push_back(readable);
   }
 }
 
@@ -349,13 +349,13 @@ Sandbox::Outcome Sandbox::run(const std::string& program) const {
   cage.gid_map = fmt::format("65534 {} 1", ::getegid());
   cage.filter = system_call_filter();
   cage.folders = {fmt::format("{}/box", kRoot), fmt::format("{}/tmp", kRoot), fmt::format("{}/dev", kRoot)};
-  for (const std::string& place : places_) add_place(cage, place);
+  for (const std::string& readable : readable_) add_path(cage, readable);
 
   // Only a program that reaches its last line writes the word there. An early exit with any status does not.
   const std::string word = random_word();
   const Fd text = file_of_program(fmt::format("{}\nimport os as _os\n_os.write(3, b'{}')\n", program, word));
-  auto [heard, said] = make_pipe();
-  auto [trouble_heard, trouble] = make_pipe();
+  auto [status_read, status_write] = make_pipe();
+  auto [error_read, error_write] = make_pipe();
   const auto flags = static_cast<unsigned long>(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
                                                 CLONE_NEWUTS | SIGCHLD);
   sigset_t all, before;
@@ -371,24 +371,24 @@ Sandbox::Outcome Sandbox::run(const std::string& program) const {
     constexpr unsigned kCloseOnExec = 4;  // CLOSE_RANGE_CLOEXEC
     ::syscall(kCloseRange, 4U, ~0U, kCloseOnExec);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    ::close(*trouble_heard);  // if the parent was killed before PR_SET_PDEATHSIG, the other end of the pipe is closed
-    pollfd heard_by_parent{*trouble, 0, 0};
-    if (::poll(&heard_by_parent, 1, 0) > 0 && (heard_by_parent.revents & POLLERR) != 0) ::_exit(127);
-    Trouble t{enter(cage, *text, *said), errno};
-    if (::write(*trouble, &t, sizeof t) < 0) ::_exit(127);
+    ::close(*error_read);  // if the parent was killed before PR_SET_PDEATHSIG, the other end of the pipe is closed
+    pollfd parent_pipe{*error_write, 0, 0};
+    if (::poll(&parent_pipe, 1, 0) > 0 && (parent_pipe.revents & POLLERR) != 0) ::_exit(127);
+    StartError t{enter(cage, *text, *status_write), errno};
+    if (::write(*error_write, &t, sizeof t) < 0) ::_exit(127);
     ::_exit(127);
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (child < 0) return {.failed = fmt::format("{} ({})", kSteps[0], std::strerror(why))};
-  said.close(), trouble.close();
+  status_write.close(), error_write.close();
   const Ended end = wait_for(static_cast<pid_t>(child), limits_.seconds * kPatience);
-  Trouble t;
-  if (::read(*trouble_heard, &t, sizeof t) == static_cast<ssize_t>(sizeof t))
+  StartError t;
+  if (::read(*error_read, &t, sizeof t) == static_cast<ssize_t>(sizeof t))
     return {.failed = fmt::format("{} ({})", kSteps[t.step], std::strerror(t.error))};
   std::array<char, 64> answer{};
-  const ssize_t n = ::read(*heard, answer.data(), answer.size());
-  const bool said_it = n == static_cast<ssize_t>(word.size()) && word == std::string_view(answer.data(), word.size());
-  return {.ended = end.status == 0 && said_it, .late = end.late};
+  const ssize_t n = ::read(*status_read, answer.data(), answer.size());
+  const bool answer_matches = n == static_cast<ssize_t>(word.size()) && word == std::string_view(answer.data(), word.size());
+  return {.ended = end.status == 0 && answer_matches, .late = end.late};
 }
 
 bool Sandbox::passes(const std::string& program) const {

@@ -39,8 +39,8 @@ class Sandbox {
   void find_python();
 
   SandboxLimits limits_;
-  std::string python_;               // the interpreter, links resolved
-  std::vector<std::string> places_;  // paths that the interpreter needs
+  std::string python_;                 // the interpreter, links resolved
+  std::vector<std::string> readable_;  // paths that the interpreter needs
 };
 
 // Returns the Python program that tests an answer to a human_eval item, by ModelLink's rules (eval_impl/human_eval.py).

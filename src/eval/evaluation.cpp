@@ -107,15 +107,15 @@ int32_t last_id(const Tokenizer& tokenizer, const char* word) {
 template <class Encode, class Take>
 void score_items(size_t begin, size_t end, int64_t batch, const EvaluatedModel& answerer, const std::function<bool()>& stop,
                  const std::string& where, Encode&& encode, Take&& take) {
-  std::vector<Continuations> asked;
-  for (size_t i = begin; i < end; ++i) asked.push_back(encode(i));
+  std::vector<Continuations> encoded;
+  for (size_t i = begin; i < end; ++i) encoded.push_back(encode(i));
   LikelihoodOptions o;
   o.batch = batch;
   o.recipe = answerer.recipe;
   LikelihoodEvents events;
   events.stop = stop;
   events.finished = [&](size_t p, const Likelihoods& l) { take(begin + p, l); };
-  likelihoods(*answerer.loaded, asked, o, events, where);
+  likelihoods(*answerer.loaded, encoded, o, events, where);
 }
 
 // Returns the items of a task. If the data have no folder with the name of the task, its files were looked for in the
@@ -169,8 +169,8 @@ struct Evaluation::Job {
                  fmt::format("{} {}/{}, {:.3f}, {} left", task.name, done, items.size(),
                              static_cast<double>(correct) / static_cast<double>(done), human_time(left)));
   }
-  void end_if_asked(bool asked) const {
-    if (asked)
+  void end_if_stopped(bool stop_requested) const {
+    if (stop_requested)
       throw Stopped(fmt::format("stopped on request at item {} of {} of {}; the same command goes on from there", done,
                                 items.size(), task.name));
   }
@@ -186,10 +186,10 @@ Evaluation::Evaluation(EvaluationOptions options) : options_(std::move(options))
     options_.of.shots = options_.of.shots.value_or(0);
   }
   if (generates) fill_few_shot(options_.of.templates, options_.data);
-  std::set<const Task*> asked;
-  for (const std::string& name : options_.tasks) asked.insert(&find_task(name, options_.of.protocol));
+  std::set<const Task*> selected;
+  for (const std::string& name : options_.tasks) selected.insert(&find_task(name, options_.of.protocol));
   for (const Task& task : all_tasks()) {
-    if (!asked.contains(&task)) continue;
+    if (!selected.contains(&task)) continue;
     if (options_.of.split == EvalSplit::test && task.name != "ceval")
       throw UserError(fmt::format("--split test for {}", task.name), "--split", "only CEval has a split without answers",
                       "leave it out, or give --tasks ceval alone");
@@ -226,7 +226,7 @@ const std::string& Evaluation::data_of(const std::string& task) const {
   return all.back();
 }
 
-void Evaluation::say_examples(const Work& work, Log& log) const {
+void Evaluation::log_examples(const Work& work, Log& log) const {
   if (options_.of.protocol != Protocol::generate || options_.of.shots.value_or(1) == 0) return;
   std::set<std::string> sources;
   for (const Item& item : work.items)
@@ -273,7 +273,7 @@ Json Evaluation::line_of(const Item& item, const std::string& output, const std:
 
 void Evaluation::take_completions(Job& job) const {
   for (size_t i = job.done; i < job.items.size(); ++i) {
-    job.end_if_asked(job.stop());
+    job.end_if_stopped(job.stop());
     const Item& item = job.items[i];
     const std::string& output = completions_.at(item.id);
     job.put(i, line_of(item, output, judge(job.task, item, output)));
@@ -295,17 +295,17 @@ void Evaluation::generate_answers(Job& job, const EvaluatedModel& answerer) cons
   for (size_t begin = job.done; begin < job.items.size(); begin = job.done) {
     const size_t end = std::min(job.items.size(), begin + part);
     std::vector<std::vector<int32_t>> prompts;
-    o.places.clear();
+    o.prompt_names.clear();
     for (size_t i = begin; i < end; ++i) {
       std::vector<int32_t> ids = answerer.tokenizer->encode(job.items[i].prompt, true);
       const auto most = static_cast<size_t>(std::max<int64_t>(0, facts.max_positions - o.max_new_tokens));
       if (facts.max_positions > 0 && ids.size() > most) ids.erase(ids.begin(), ids.end() - static_cast<std::ptrdiff_t>(most));
       prompts.push_back(std::move(ids));
-      o.places.push_back(job.items[i].id);
+      o.prompt_names.push_back(job.items[i].id);
     }
-    bool asked = false;
+    bool stop_requested = false;
     GenerateEvents events;
-    events.stop = [&] { return asked = asked || job.stop(); };
+    events.stop = [&] { return stop_requested = stop_requested || job.stop(); };
     events.finished = [&](size_t p, const Generated& g) {
       if (g.finish == Finish::stop) return;
       const Item& item = job.items[begin + p];
@@ -315,7 +315,7 @@ void Evaluation::generate_answers(Job& job, const EvaluatedModel& answerer) cons
       job.put(begin + p, line_of(item, output, judges ? judge(job.task, item, output) : ""));
     };
     generate(*answerer.loaded, prompts, o, events, fmt::format("prompts of {}", job.task.name));
-    job.end_if_asked(job.done < end);
+    job.end_if_stopped(job.done < end);
   }
 }
 
@@ -333,7 +333,7 @@ void Evaluation::choose_first_tokens(Job& job, const EvaluatedModel& answerer) c
           const std::string output = text_of(*answerer.tokenizer, {l.first});
           job.put(i, line_of(job.items[i], output, l.logprobs[0] >= l.logprobs[1] ? "T" : "F"));
         });
-    job.end_if_asked(job.done < end);
+    job.end_if_stopped(job.done < end);
   }
 }
 
@@ -345,7 +345,7 @@ void Evaluation::rank_choices(Job& job, const EvaluatedModel& answerer) const {
         job.done, end, job.batch, answerer, job.stop, "choices of " + job.task.name,
         [&](size_t i) { return encode_choices(*answerer.tokenizer, job.items[i]); },
         [&](size_t i, const Likelihoods& l) { job.put(i, ranked_line(job.task, job.items[i], l.logprobs)); });
-    job.end_if_asked(job.done < end);
+    job.end_if_stopped(job.done < end);
   }
 }
 
@@ -372,7 +372,7 @@ std::vector<TaskResult> Evaluation::run(const EvaluatedModel* answerer, Log& log
   for (const Work& work : works_) {
     std::unique_ptr<SampleFile> file;
     if (writes) file = std::make_unique<SampleFile>(options_.output, work.task->name, work.items);
-    say_examples(work, log);
+    log_examples(work, log);
     Job job{*work.task, work.items, log, stop, options_.batch.value_or(16), file.get()};
     int64_t there = file ? static_cast<int64_t>(file->size()) : 0;
     if (ranks) there = gather_integers(ranks->all(), there)[0];

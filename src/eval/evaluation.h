@@ -61,7 +61,7 @@ class Evaluation {
   struct Job;  // a task in progress
   void read_completions();
   const std::string& data_of(const std::string& task) const;
-  void say_examples(const Work& work, Log& log) const;  // logs the source of the worked examples
+  void log_examples(const Work& work, Log& log) const;  // logs the source of the worked examples
   std::string judge(const Task& task, const Item& item, const std::string& output) const;  // returns the parsed answer
   static Json line_of(const Item& item, const std::string& output, const std::string& parsed);
   std::vector<TaskResult> earlier_results() const;  // results of earlier commands in this folder

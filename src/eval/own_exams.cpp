@@ -157,14 +157,14 @@ std::vector<Exam> exams() {
 }
 
 // Returns the examples and the start of the question in ModelLink's form (tasks/agieval.cpp).
-std::string text_of(const Exam& exam, size_t shots, const std::string& before_options, const std::string& ask) {
+std::string text_of(const Exam& exam, size_t shots, const std::string& before_options, const std::string& answer_prefix) {
   const char* problem = exam.english ? "Problem" : "问题";
   std::string text = exam.english ? "Here are the answers for the problems in the exam.\n" : "以下是考试中各个问题的答案。\n";
   for (size_t i = 0; i < shots; ++i) {
     const ExamExample& e = exam.examples.at(i);
     text += fmt::format("{} {}.   {}", problem, i + 1, e.question);
     if (!e.options.empty()) text += fmt::format("{}{}", before_options, fmt::join(e.options, "\n"));
-    text += fmt::format("{}{}\n\n", ask, e.answer);
+    text += fmt::format("{}{}\n\n", answer_prefix, e.answer);
   }
   return text + fmt::format("{} {}.", problem, shots + 1);
 }
@@ -175,9 +175,9 @@ Json own_exam_examples() {
   Json all = Json::object();
   for (const Exam& exam : exams()) {
     const std::string before_options = exam.english ? "\nChoose from the following options:\n" : "\n从以下选项中选择:\n",
-                      ask = exam.english ? "\nAnswer:" : "\n答案：";
+                      answer_prefix = exam.english ? "\nAnswer:" : "\n答案：";
     for (const ExamSubject& s : exam.subjects)
-      all[s.name] = Json::array({text_of(exam, s.shots, before_options, ask), before_options, ask});
+      all[s.name] = Json::array({text_of(exam, s.shots, before_options, answer_prefix), before_options, answer_prefix});
   }
   return all;
 }

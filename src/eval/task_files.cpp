@@ -106,7 +106,7 @@ std::vector<TaskFile> find_task_files(const std::string& data, const std::string
 }
 
 std::vector<TaskRecord> read_task_records(const std::string& path) {
-  const std::unique_ptr<RecordReader> reader = open_records(path, {.asked_by = "--data", .max_record = int64_t{1} << 20});
+  const std::unique_ptr<RecordReader> reader = open_records(path, {.option_name = "--data", .max_record = int64_t{1} << 20});
   std::vector<TaskRecord> out;
   for (Record record; reader->next(record);) {
     if (static_cast<int64_t>(out.size()) >= kMostItems)

@@ -24,7 +24,7 @@ struct DirectFile::Ring {
   io_uring ring{};
   std::array<std::span<const std::byte>, kDepth> pieces;
   std::array<int64_t, kDepth> offsets{};
-  unsigned under_way = 0;
+  unsigned in_flight = 0;
 
   static std::unique_ptr<Ring> make() {
     auto r = std::make_unique<Ring>();
@@ -33,7 +33,7 @@ struct DirectFile::Ring {
   }
   ~Ring() {
     if (!open) return;
-    while (under_way > 0) {  // the kernel reads memory that its owner may change afterwards
+    while (in_flight > 0) {  // the kernel reads memory that its owner may change afterwards
       io_uring_cqe* done = nullptr;
       if (const int code = io_uring_wait_cqe(&ring, &done); code == 0)
         finish_one(done);
@@ -53,7 +53,7 @@ struct DirectFile::Ring {
     do n = io_uring_submit(&ring);
     while (n == -EINTR || n == -EAGAIN);
     require(n == 1, "io_uring_submit: it takes one write, got {}", n);
-    ++under_way;
+    ++in_flight;
   }
   // Waits for one write and returns its slot. Bytes that it did not write are written by write_all_at, which names the
   // error.
@@ -74,7 +74,7 @@ struct DirectFile::Ring {
   unsigned finish_one(io_uring_cqe* done) {
     const auto slot = static_cast<unsigned>(io_uring_cqe_get_data64(done));
     io_uring_cqe_seen(&ring, done);
-    --under_way;
+    --in_flight;
     return slot;
   }
   bool open = false;
@@ -129,10 +129,10 @@ void DirectFile::write_straight(std::span<const std::byte> bytes, Checksum& sum)
   for (unsigned slot = 0; !bytes.empty();) {
     const auto piece = bytes.first(std::min<size_t>(bytes.size(), kWrite));
     if (ring_) {
-      if (ring_->under_way == kDepth)
+      if (ring_->in_flight == kDepth)
         slot = ring_->wait(*fd_, path_);
       else
-        slot = ring_->under_way;
+        slot = ring_->in_flight;
       ring_->start(*fd_, slot, piece, at_);
       sum.update(piece);
     } else {
@@ -150,7 +150,7 @@ void DirectFile::write_straight(std::span<const std::byte> bytes, Checksum& sum)
 }
 
 void DirectFile::drain() {
-  while (ring_ && ring_->under_way > 0) ring_->wait(*fd_, path_);
+  while (ring_ && ring_->in_flight > 0) ring_->wait(*fd_, path_);
 }
 
 void DirectFile::flush() {

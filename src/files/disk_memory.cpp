@@ -58,16 +58,16 @@ void DiskMemory::take(const Storage& memory) {
           "error: offload in '{}': the disk failed to read or write; look at the disk, and run the same command again\n",
           folder_),
       memory.data(), size));
-  places_[memory.data()] = at;
+  offsets_[memory.data()] = at;
 }
 
 void DiskMemory::fetch(const Storage& memory) const {
-  if (places_.contains(memory.data())) ::madvise(memory.data(), static_cast<size_t>(memory.bytes()), MADV_WILLNEED);
+  if (offsets_.contains(memory.data())) ::madvise(memory.data(), static_cast<size_t>(memory.bytes()), MADV_WILLNEED);
 }
 
 void DiskMemory::drop(const Storage& memory) const {
-  const auto found = places_.find(memory.data());
-  if (found == places_.end()) return;
+  const auto found = offsets_.find(memory.data());
+  if (found == offsets_.end()) return;
   ::madvise(memory.data(), static_cast<size_t>(memory.bytes()), MADV_DONTNEED);
   // The range behind the end has no pages to wait for; the call returns the errors of earlier writes.
   if (::sync_file_range(*file_, found->second, memory.bytes(), SYNC_FILE_RANGE_WRITE) != 0 ||

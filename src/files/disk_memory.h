@@ -40,7 +40,7 @@ class DiskMemory {
   std::string folder_;
   Fd file_;
   int64_t taken_ = 0, size_ = 0;
-  std::map<const std::byte*, int64_t> places_;  // offset in the file, by address
+  std::map<const std::byte*, int64_t> offsets_;  // offset in the file, by address
   std::vector<void*> noted_;
 };
 

@@ -67,14 +67,14 @@ Json to_json(const std::vector<Member>& members) {
 std::vector<Member> from_json(const Json& list, const FileSetKind& kind, bool folders) {
   std::vector<Member> members;
   for (const Json& j : list) {
-    const std::string said = j.at("name");
+    const std::string stored_name = j.at("name");
     std::optional<std::string> found;
     for (const std::string& name : kind.files)
-      if (escaped(name) == said) found = name;
+      if (escaped(name) == stored_name) found = name;
     for (const std::string& name : kind.folders)
-      if (folders && escaped(name) == said) found = name;
-    require(found.has_value(), "file set: '{}' is no name of its kind", said);
-    for (const Member& m : members) require(m.name != *found, "file set: '{}' stands twice", said);
+      if (folders && escaped(name) == stored_name) found = name;
+    require(found.has_value(), "file set: '{}' is no name of its kind", stored_name);
+    for (const Member& m : members) require(m.name != *found, "file set: '{}' stands twice", stored_name);
     members.push_back({*found, j.at("bytes"), j.at("changed"), j.at("file")});
   }
   return members;
@@ -235,8 +235,8 @@ bool finish_file_set(const std::string& journal, const FileSetKind& kind) {
   if (!named || named->st_ino != mine.st_ino || named->st_dev != mine.st_dev)
     return false;  // another process has finished it in the meantime
   finish_held(journal, kind);
-  say(fmt::format("an earlier command was ended while it replaced the {} in {}: what it had written is in place now", kind.name,
-                  escaped(folder_of(journal))));
+  print_stderr(fmt::format("an earlier command was ended while it replaced the {} in {}: what it had written is in place now",
+                           kind.name, escaped(folder_of(journal))));
   return true;
 }
 

@@ -80,12 +80,14 @@ std::string second_name(const struct stat& s, const std::string& folder) {
 void refuse_other_file(int fd, const struct stat& s, const std::string& folder) {
   std::array<char, 300> text{};
   const ssize_t n = ::pread(fd, text.data(), text.size(), 0);
-  const std::string_view said(text.data(), n > 0 ? static_cast<size_t>(n) : 0);
-  const bool plain = S_ISREG(s.st_mode) && (s.st_nlink <= 1 || !second_name(s, folder).empty()) && said.size() < text.size();
-  if (plain && said.starts_with(kLockMark) && said.find('\n') >= said.size() - 1) return;
-  const size_t digits = std::min(said.find_first_not_of("0123456789"), said.size());
-  const bool earlier = digits > 0 && (digits == said.size() || said[digits] == ' ') && said.find('\n') >= said.size() - 1,
-             lost = said.find_first_not_of('\0') == std::string_view::npos;
+  const std::string_view text_in_file(text.data(), n > 0 ? static_cast<size_t>(n) : 0);
+  const bool plain =
+      S_ISREG(s.st_mode) && (s.st_nlink <= 1 || !second_name(s, folder).empty()) && text_in_file.size() < text.size();
+  if (plain && text_in_file.starts_with(kLockMark) && text_in_file.find('\n') >= text_in_file.size() - 1) return;
+  const size_t digits = std::min(text_in_file.find_first_not_of("0123456789"), text_in_file.size());
+  const bool earlier = digits > 0 && (digits == text_in_file.size() || text_in_file[digits] == ' ') &&
+                       text_in_file.find('\n') >= text_in_file.size() - 1,
+             lost = text_in_file.find_first_not_of('\0') == std::string_view::npos;
   if (plain && (earlier || lost) && read_mark(folder)) return;
   throw UserError("a file has the name of the lock", folder + "/.lock",
                   "this name is for Ravine's lock, a plain file that names the process which uses the folder",

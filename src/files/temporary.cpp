@@ -200,15 +200,15 @@ void remove_leftovers(const std::string& folder, const std::function<bool(const 
       theirs = e.what();
     }
     if (!theirs.empty()) {
-      say(fmt::format(
+      print_stderr(fmt::format(
           "warning: {} is what {} was, before a run that was killed replaced it, and stays: '{}' in it was put there or changed by somebody else; move that away, then the next start removes the rest",
           escaped(path.string()), escaped(name.target), escaped(theirs)));
       continue;
     }
     fs::remove_all(path, error);
     if (error)
-      say(fmt::format("warning: {}, which a killed run has left, could not be removed: {}", escaped(path.string()),
-                      error.message()));
+      print_stderr(fmt::format("warning: {}, which a killed run has left, could not be removed: {}", escaped(path.string()),
+                               error.message()));
   }
 }
 

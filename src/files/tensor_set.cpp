@@ -20,15 +20,15 @@ std::map<std::string, std::string> read_index(const std::string& path) {
   const std::string fix = "export the model again";
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
     throw UserError("bad index", path, "it holds an object 'weight_map'", fix);
-  std::map<std::string, std::string> places;
+  std::map<std::string, std::string> shard_of;
   for (const auto& [tensor, file] : index["weight_map"].items()) {
     if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos ||
         !file.get<std::string>().ends_with(".safetensors"))
       throw UserError("bad index", fmt::format("{}: tensor '{}'", path, printable(tensor)),
                       "it names a *.safetensors file of this folder", fix);
-    places[tensor] = file.get<std::string>();
+    shard_of[tensor] = file.get<std::string>();
   }
-  return places;
+  return shard_of;
 }
 
 // Throws if the folder has model.safetensors and all files of an index: either of them may be the model.

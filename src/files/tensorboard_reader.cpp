@@ -48,9 +48,9 @@ std::optional<float> scalar_of(ProtobufMessage m) {
 // points.
 struct Reading {
   EventData data;
-  std::map<std::string, std::vector<int64_t>> places;  // positions; same keys and order as data.scalars
-  std::vector<std::pair<int64_t, int64_t>> restarts;   // (position, step)
-  int64_t place = 0;
+  std::map<std::string, std::vector<int64_t>> offsets;  // positions; same keys and order as data.scalars
+  std::vector<std::pair<int64_t, int64_t>> restarts;    // (position, step)
+  int64_t next_event = 0;
 };
 
 void add_value(Reading& reading, ProtobufMessage m, int64_t step) {
@@ -63,7 +63,7 @@ void add_value(Reading& reading, ProtobufMessage m, int64_t step) {
     if (f->number == 8) value = scalar_of(m.in(*f));
   }
   if (value)
-    out.scalars[tag].emplace_back(step, *value), reading.places[tag].push_back(reading.place++);
+    out.scalars[tag].emplace_back(step, *value), reading.offsets[tag].push_back(reading.next_event++);
   else
     ++out.others[tag];
 }
@@ -74,11 +74,11 @@ void take_back(Reading& reading) {
     // The lowest step of this restart and all later ones.
     restarts[i - 1].second = std::min(restarts[i - 1].second, restarts[i].second);
   for (auto& [tag, points] : reading.data.scalars) {
-    const std::vector<int64_t>& places = reading.places[tag];
+    const std::vector<int64_t>& offsets = reading.offsets[tag];
     size_t kept = 0;
     for (size_t i = 0; i < points.size(); ++i) {
-      const auto next = std::upper_bound(restarts.begin(), restarts.end(), places[i],
-                                         [](int64_t place, const auto& r) { return place < r.first; });
+      const auto next = std::upper_bound(restarts.begin(), restarts.end(), offsets[i],
+                                         [](int64_t event, const auto& r) { return event < r.first; });
       if (next == restarts.end() || points[i].first < next->second) points[kept++] = points[i];
     }
     points.resize(kept);
@@ -97,7 +97,7 @@ void add_event(Reading& reading, std::string_view bytes, const std::string& wher
   }
   ++reading.data.events;
   for (ProtobufMessage s = m.in(session); auto f = s.next();)
-    if (f->number == 1 && f->value == 1) reading.restarts.emplace_back(reading.place, step);  // SessionLog.START
+    if (f->number == 1 && f->value == 1) reading.restarts.emplace_back(reading.next_event, step);  // SessionLog.START
   for (ProtobufMessage s = m.in(summary); auto f = s.next();)
     if (f->number == 1) add_value(reading, s.in(*f), step);
 }

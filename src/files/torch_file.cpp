@@ -263,10 +263,10 @@ TorchTensor TorchFile::tensor(Pickle::Ref v, const std::string& name) const {
   }
   const std::string key(p.text(id[2])->substr(0, kMaxKey + 1));
   const int64_t count = *p.integer(id[4]);
-  auto place = storages_.find(key);
-  if (place == storages_.end()) refuse_torch(where, fmt::format("its storage '{}' is not in the file", printable(key)));
-  t.storage_begin = place->second.begin;
-  const int64_t have = place->second.size;
+  auto storage = storages_.find(key);
+  if (storage == storages_.end()) refuse_torch(where, fmt::format("its storage '{}' is not in the file", printable(key)));
+  t.storage_begin = storage->second.begin;
+  const int64_t have = storage->second.size;
   if (count < 0 || count > have / element)
     refuse_torch(where,
                  fmt::format("its storage says {} elements of {} bytes, the file holds {} bytes of it", count, element, have));

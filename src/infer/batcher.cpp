@@ -29,7 +29,7 @@ std::vector<float> scores_of(const TensorView& logits, int64_t row) {
 void refuse(const Sequence& s, size_t position, std::span<const float> scores) {
   for (size_t i = 0; i < scores.size(); ++i)
     require(std::isfinite(scores[i]), "generate: the model gives {} for token {} at position {} of {}", scores[i], i, position,
-            s.place);
+            s.prompt_name);
 }
 
 // Returns the `count` best ids with their log-probabilities: score - log_sum. Of equal scores the lower id comes first.

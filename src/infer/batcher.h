@@ -29,8 +29,8 @@ struct Sequence {
   const PromptModel* prompt_model = nullptr;  // must outlive it
   // Number of the prompt model of this sequence. Rows of one prompt model are adjacent in the batch.
   size_t order = 0;
-  uint64_t number = 0;  // number of the prompt; part of the key of its random numbers
-  std::string place;    // name of the prompt in messages: "prompt 3"
+  uint64_t number = 0;      // number of the prompt; part of the key of its random numbers
+  std::string prompt_name;  // name of the prompt in messages: "prompt 3"
   std::vector<int32_t> prompt;
 };
 
@@ -54,8 +54,8 @@ struct NewToken {
 // (infer/model_ranks.h), all ranks make the same calls and get the same results, except for `best`.
 class Batcher {
  public:
-  // Makes an empty batch. base: the model that runs. Sequences use it, or models loaded by load_beside() that share its
-  // batches. slots: the largest number of sequences at a time; longest: the largest number of tokens of a sequence.
+  // Makes an empty batch. base: the model that runs. Sequences use it, or models loaded by load_on_base() that share
+  // its batches. slots: the largest number of sequences at a time; longest: the largest number of tokens of a sequence.
   // shared: step_tokens, recipe and observer of all sequences. base and shared must outlive this object.
   Batcher(const LoadedModel& base, int64_t slots, int64_t longest, const GenerateOptions& shared);
 

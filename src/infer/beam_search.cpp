@@ -231,8 +231,8 @@ void BeamSearch::follow_transformers(const std::vector<Candidate>& candidates) {
 void BeamSearch::add_hypothesis(Sequence s, int64_t length) {
   s.score = s.score / static_cast<float>(worth(static_cast<double>(length)));
   s.finished = true;
-  auto place = std::find_if(finished_.begin(), finished_.end(), [&](const Sequence& f) { return s.score > f.score; });
-  finished_.insert(place, std::move(s));
+  auto insert_at = std::find_if(finished_.begin(), finished_.end(), [&](const Sequence& f) { return s.score > f.score; });
+  finished_.insert(insert_at, std::move(s));
   if (static_cast<int64_t>(finished_.size()) > options_.beams) finished_.pop_back();
 }
 

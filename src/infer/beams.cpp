@@ -22,7 +22,7 @@ struct ActiveSearch {
   // fed: tokens of each beam in the cache; take: tokens of each beam in this step; row: its first row of logits, or -1
   int64_t fed = 0, take = 0, row = -1;
   int64_t length = 0;          // tokens of each beam when the model last ran
-  size_t place = 0;            // index of its candidates among the prompts of this step
+  size_t candidates_at = 0;    // index of its candidates among the prompts of this step
   std::exception_ptr failure;  // error of this step
 };
 
@@ -156,22 +156,22 @@ class BeamRun {
     size_t at = 0;
     for (ActiveSearch& a : active_) {
       if (a.row < 0) continue;
-      a.place = at++;
+      a.candidates_at = at++;
       if (!model_ranks_.decides()) continue;
       try {
         const std::vector<BeamSearch::Candidate> found = a.search.weigh(logits_of(a));
-        std::copy(found.begin(), found.end(), candidates_.begin() + static_cast<std::ptrdiff_t>(a.place) * most);
-        counts_[a.place] = static_cast<int64_t>(found.size());
+        std::copy(found.begin(), found.end(), candidates_.begin() + static_cast<std::ptrdiff_t>(a.candidates_at) * most);
+        counts_[a.candidates_at] = static_cast<int64_t>(found.size());
       } catch (const std::exception& e) {  // fails this prompt only
         const GenerateOptions& o = prompt_models_.options(a.prompt);
-        a.failure = std::make_exception_ptr(Error(fmt::format("{} of {}", e.what(), o.place(a.prompt))));
-        counts_[a.place] = kFailed;
+        a.failure = std::make_exception_ptr(Error(fmt::format("{} of {}", e.what(), o.prompt_name(a.prompt))));
+        counts_[a.candidates_at] = kFailed;
       }
     }
     model_ranks_.share(counts_.data(), static_cast<int64_t>(counts_.size() * sizeof(int64_t)));
     model_ranks_.share(candidates_.data(), static_cast<int64_t>(candidates_.size() * sizeof(BeamSearch::Candidate)));
     for (ActiveSearch& a : active_) {
-      if (a.row < 0 || counts_[a.place] != kFailed) continue;
+      if (a.row < 0 || counts_[a.candidates_at] != kFailed) continue;
       const std::string why = model_ranks_.share_text(failure_text(a.failure));
       if (!a.failure) a.failure = std::make_exception_ptr(Error(why));
     }
@@ -197,8 +197,8 @@ class BeamRun {
       return finish(a, true);
     }
     const bool first = a.search.first();
-    const auto begin = candidates_.begin() + static_cast<std::ptrdiff_t>(a.place) * a.search.most_candidates();
-    a.search.follow({begin, begin + counts_[a.place]});
+    const auto begin = candidates_.begin() + static_cast<std::ptrdiff_t>(a.candidates_at) * a.search.most_candidates();
+    a.search.follow({begin, begin + counts_[a.candidates_at]});
     if (a.search.done()) return finish(a, false);
     std::vector<int64_t> parents = a.search.parents();
     if (first) std::fill(parents.begin(), parents.end(), 0);  // at the first step all beams are copies of the prompt

@@ -16,22 +16,22 @@ void check_prompt(const std::vector<int32_t>& prompt, size_t i, const ModelFacts
   require(o.max_new_tokens >= 1 && o.batch >= 1 && o.step_tokens >= 1,
           "generate: max_new_tokens, batch and step_tokens must be above 0, got {}, {}, {}", o.max_new_tokens, o.batch,
           o.step_tokens);
-  auto place = [&] { return o.places.empty() ? fmt::format("{}, {}", where, o.place(i)) : o.place(i); };
+  auto prompt_name = [&] { return o.prompt_names.empty() ? fmt::format("{}, {}", where, o.prompt_name(i)) : o.prompt_name(i); };
   int64_t length = static_cast<int64_t>(prompt.size()), limit = length_limit(prompt, o);
   if (length == 0)
-    throw UserError("a prompt without tokens", place(), "the model needs at least one token to continue",
+    throw UserError("a prompt without tokens", prompt_name(), "the model needs at least one token to continue",
                     "add text to the prompt");
   for (int32_t id : prompt)
     if (id < 0 || id >= facts.vocabulary)
-      throw UserError(fmt::format("token {}", id), place(),
+      throw UserError(fmt::format("token {}", id), prompt_name(),
                       fmt::format("ids must be 0 or more, and below vocab_size = {}", facts.vocabulary), more_rows_advice(id));
   if (facts.max_positions > 0 && std::max(limit, length + 1) > facts.max_positions)
-    throw UserError(fmt::format("{} tokens and {} new ones", length, std::max<int64_t>(limit - length, 1)), place(),
+    throw UserError(fmt::format("{} tokens and {} new ones", length, std::max<int64_t>(limit - length, 1)), prompt_name(),
                     fmt::format("the model has max_position_embeddings = {}", facts.max_positions),
                     length < facts.max_positions ? fmt::format("use --max-new-tokens {} or less", facts.max_positions - length)
                                                  : "shorten the prompt");
   if (limit <= length)
-    throw UserError(fmt::format("a prompt of {} tokens", length), place(),
+    throw UserError(fmt::format("a prompt of {} tokens", length), prompt_name(),
                     fmt::format("max_length = {} leaves no room for a new one", o.max_length),
                     "use --max-new-tokens, which counts new tokens only");
 }
@@ -86,7 +86,7 @@ class Run {
     for (; batcher_.free() > 0 && next_ < prompts_.size(); ++next_) {
       results_[next_].begun = true;
       batcher_.admit({next_, &prompt_models_.prompt_model(next_), prompt_models_.at(next_),
-                      prompt_models_.options(next_).number(next_), prompt_models_.options(next_).place(next_),
+                      prompt_models_.options(next_).number(next_), prompt_models_.options(next_).prompt_name(next_),
                       prompts_[next_]});
     }
     return !batcher_.idle();

@@ -59,7 +59,7 @@ std::vector<Generated> generate(const LoadedModel& loaded, const std::vector<std
 
 // Generates as above, with several models that share batches (infer/prompt_models.h). of[prompt]: index of the prompt's
 // model. batch, step_tokens, recipe and observer are taken from the options of the first prompt model; `numbers` and
-// `places` of each prompt model are indexed by all prompts.
+// `prompt_names` of each prompt model are indexed by all prompts.
 std::vector<Generated> generate(std::span<const PromptModel> prompt_models, std::span<const size_t> of,
                                 const std::vector<std::vector<int32_t>>& prompts, const GenerateEvents& events = {},
                                 const std::string& where = "prompts");

@@ -13,8 +13,8 @@ SlotCache::SlotCache(const std::vector<int64_t>& layers, const CacheWidths& widt
   require(widths.keys > 0 && widths.values >= 0 && slots > 0, "kv_cache: widths and slots must be above 0, got {}, {} and {}",
           widths.keys, widths.values, slots);
   for (size_t i = 0; i < layers.size(); ++i) {
-    places_.resize(std::max(places_.size(), static_cast<size_t>(layers[i]) + 1), -1);
-    places_[static_cast<size_t>(layers[i])] = static_cast<int64_t>(i);
+    index_.resize(std::max(index_.size(), static_cast<size_t>(layers[i]) + 1), -1);
+    index_[static_cast<size_t>(layers[i])] = static_cast<int64_t>(i);
   }
 }
 
@@ -69,9 +69,9 @@ std::pair<TensorView, TensorView> SlotCache::append(int layer, const TensorView&
   require(k.cols() == widths_.keys && of_values == widths_.values && k.dtype == dtype_ && (v.absent() || v.dtype == dtype_),
           "kv_cache: layer {} has rows of {} and {} {}, got {} and {} {}", layer, widths_.keys, widths_.values, name(dtype_),
           k.cols(), of_values, name(k.dtype));
-  const int64_t place = layer < static_cast<int>(places_.size()) ? places_[static_cast<size_t>(layer)] : -1;
-  require(place >= 0, "kv_cache: layer {} is not kept here", layer);
-  Layer& at = layers_[static_cast<size_t>(place)];
+  const int64_t index = layer < static_cast<int>(index_.size()) ? index_[static_cast<size_t>(layer)] : -1;
+  require(index >= 0, "kv_cache: layer {} is not kept here", layer);
+  Layer& at = layers_[static_cast<size_t>(index)];
   const TensorView keys = view_of(at.k.data(), dtype_, {slots() * capacity_, widths_.keys}),
                    values = v.absent() ? v : view_of(at.v.data(), dtype_, {slots() * capacity_, widths_.values});
   constexpr int64_t kRows = 64;  // rows of a task

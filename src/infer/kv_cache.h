@@ -55,7 +55,7 @@ class SlotCache : public KvCache {
   int64_t capacity_ = 0, ranks_;
   DType dtype_;
   std::vector<Layer> layers_;
-  std::vector<int64_t> places_;  // index in layers_ by number of the layer; -1: not on this rank
+  std::vector<int64_t> index_;  // index in layers_ by number of the layer; -1: not on this rank
   std::vector<int64_t> lengths_;
   std::vector<Segment> segments_;
 };

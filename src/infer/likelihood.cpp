@@ -17,11 +17,11 @@ constexpr int64_t kLeastShared = 16;  // tokens; a shorter common beginning is n
 
 // One context with one continuation: the tokens to run, and the index of the last context token.
 struct Row {
-  Ids fed;                        // all tokens but the last
-  std::span<const int32_t> says;  // the continuation
-  int64_t from = 0;               // index in `fed` of the token before the continuation
-  double* logprob = nullptr;      // receives the sum of log-probabilities
-  int32_t* first = nullptr;       // receives the most likely token after the context; null if another row writes it
+  Ids fed;                           // all tokens but the last
+  std::span<const int32_t> targets;  // the continuation
+  int64_t from = 0;                  // index in `fed` of the token before the continuation
+  double* logprob = nullptr;         // receives the sum of log-probabilities
+  int32_t* first = nullptr;          // receives the most likely token after the context; null if another row writes it
   int64_t length() const { return static_cast<int64_t>(fed.size()); }
 };
 
@@ -179,9 +179,9 @@ class LikelihoodRun {
   // Records the logits that row `r` needs of the token at position p, which is added next.
   void want(Row& r, int64_t p) {
     const int64_t at = p - r.from;
-    if (at < 0 || at >= static_cast<int64_t>(r.says.size())) return;
+    if (at < 0 || at >= static_cast<int64_t>(r.targets.size())) return;
     logit_rows_.push_back(static_cast<int32_t>(ids_.size()));
-    wanted_.push_back({&r, r.says[static_cast<size_t>(at)], at == 0 && r.first});
+    wanted_.push_back({&r, r.targets[static_cast<size_t>(at)], at == 0 && r.first});
   }
 
   static TensorView view(std::vector<int32_t>& v) { return view_of(v.data(), DType::i32, {static_cast<int64_t>(v.size())}); }
@@ -231,25 +231,25 @@ class LikelihoodRun {
 
 void check_items(const std::vector<Continuations>& items, const ModelFacts& facts, const std::string& where) {
   for (size_t i = 0; i < items.size(); ++i) {
-    auto place = [&] { return fmt::format("{}, item {}", where, i + 1); };
+    auto item_name = [&] { return fmt::format("{}, item {}", where, i + 1); };
     auto check_ids = [&](const Ids& ids) {
       for (const int32_t id : ids)
         if (id < 0 || id >= facts.vocabulary)
-          throw UserError(fmt::format("token {}", id), place(),
+          throw UserError(fmt::format("token {}", id), item_name(),
                           fmt::format("ids must be 0 or more, and below vocab_size = {}", facts.vocabulary),
                           more_rows_advice(id));
     };
     if (items[i].context.empty())
-      throw UserError("a context without tokens", place(), "its continuations are scored after at least one token",
+      throw UserError("a context without tokens", item_name(), "its continuations are scored after at least one token",
                       "write something there");
     check_ids(items[i].context);
     for (const Ids& context : items[i].contexts) check_ids(context);
     for (const Ids& c : items[i].continuations) {
       if (c.empty())
-        throw UserError("a continuation without tokens", place(), "at least one token is scored", "write something there");
+        throw UserError("a continuation without tokens", item_name(), "at least one token is scored", "write something there");
       check_ids(c);
       if (facts.max_positions > 0 && static_cast<int64_t>(c.size()) > facts.max_positions)
-        throw UserError(fmt::format("a continuation of {} tokens", c.size()), place(),
+        throw UserError(fmt::format("a continuation of {} tokens", c.size()), item_name(),
                         fmt::format("the model has max_position_embeddings = {}", facts.max_positions), "shorten it");
     }
   }
@@ -263,14 +263,14 @@ std::vector<Row> rows_of_item(const Continuations& item, int64_t positions, Like
   result.logprobs.assign(item.continuations.size(), 0);
   std::vector<Row> rows;
   for (size_t c = 0; c < item.continuations.size(); ++c) {
-    const Ids& says = item.continuations[c];
+    const Ids& targets = item.continuations[c];
     Row r;
     const Ids& context = context_of(item, c);
     int64_t keep = static_cast<int64_t>(context.size());
-    if (positions > 0) keep = std::min(keep, positions + 1 - static_cast<int64_t>(says.size()));
+    if (positions > 0) keep = std::min(keep, positions + 1 - static_cast<int64_t>(targets.size()));
     r.fed.assign(context.end() - keep, context.end());
-    r.fed.insert(r.fed.end(), says.begin(), says.end() - 1);
-    r.says = says;
+    r.fed.insert(r.fed.end(), targets.begin(), targets.end() - 1);
+    r.targets = targets;
     r.from = keep - 1;
     r.logprob = &result.logprobs[c];
     if (rows.empty()) r.first = &result.first;

@@ -15,7 +15,7 @@
 #include "model/adapters.h"
 #include "model/decoder.h"
 #include "model/vocabulary.h"
-#include "parallel/beside_store.h"
+#include "parallel/overlay_store.h"
 
 namespace ravine {
 
@@ -89,7 +89,7 @@ void prepare_weights(LoadedModel& s, const Kernels& kernels) {
 
 // Returns the adapters if each of them is an adapter of a linear layer; else null. Null also with trained embeddings,
 // tables or norms, and with an adapter on kv_b_proj. The input of kv_b_proj is the cache, not rows of the batch.
-const AdapterSet* adapters_by_row(const Model& model, const BesideStore& store) {
+const AdapterSet* adapters_by_row(const Model& model, const OverlayStore& store) {
   const AdapterSet& all = model.params().adapters();
   const bool latent = model.decoder() && model.decoder()->attention.latent;
   const bool keys = latent && std::any_of(all.layers().begin(), all.layers().end(), [](const auto& layer) {
@@ -133,7 +133,7 @@ LoadedModel load_model(const std::string& folder, DType compute, Backend backend
   return s;
 }
 
-LoadedModel load_beside(const LoadedModel& base, const std::string& adapter) {
+LoadedModel load_on_base(const LoadedModel& base, const std::string& adapter) {
   require(base.adapter.empty(), "load_beside: an adapter beside an adapter");
   LoadedModel s;
   s.folder = base.folder, s.adapter = adapter;
@@ -141,13 +141,13 @@ LoadedModel load_beside(const LoadedModel& base, const std::string& adapter) {
   s.spread = base.spread, s.parts = base.parts;
   s.trainable = base.trainable;
   s.model = with_adapter_of(adapter, *base.model);
-  BesideStore& store = hold(s, [&](DeviceKind device) {
-    return std::make_unique<BesideStore>(s.model->params(), base.model->params(), *base.store, s.types, device, s.ranks(),
-                                         s.stages());
+  OverlayStore& store = hold(s, [&](DeviceKind device) {
+    return std::make_unique<OverlayStore>(s.model->params(), base.model->params(), *base.store, s.types, device, s.ranks(),
+                                          s.stages());
   });
   s.stored_names = load_weights(s.folder, *s.model, store);
   load_adapter(adapter, *s.model, store);
-  s.base = &base, s.beside = adapters_by_row(*s.model, store);
+  s.base = &base, s.adapters = adapters_by_row(*s.model, store);
   if (s.trainable) return s;
   // The head of the base is already prepared; kernels that do no work only inform the model.
   const Param* head = s.model->params().find(kHead);

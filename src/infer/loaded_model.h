@@ -35,11 +35,11 @@ struct LoadedModel {
   // (OpenFor::gradients), is sharded over data ranks (ZeRO 3), or holds blocks of 4 bits.
   FlatStore* trainable = nullptr;
 
-  // base: the model whose weights this one shares, if load_beside() made it; else null. beside: the adapters, if
+  // base: the model whose weights this one shares, if load_on_base() made it; else null. adapters: the adapters, if
   // adapters of linear layers are the only difference from the base; else null. A batch of the base's model may then
   // contain rows of both models (infer/prompt_models.h).
   const LoadedModel* base = nullptr;
-  const AdapterSet* beside = nullptr;
+  const AdapterSet* adapters = nullptr;
 
   const Ranks& ranks() const { return *spread.ranks; }
   std::vector<int> stages() const { return stages_of_units(*model, parts, ranks().mesh().pipeline); }  // by Unit::index
@@ -69,7 +69,7 @@ LoadedModel load_model(const std::string& folder, DType compute, Backend backend
 // Loads an adapter (PEFT folder) on top of a model that is already loaded. base must be loaded for running, without an
 // adapter. The new model holds the weights of the adapter and reads all other weights from `base`, which must outlive
 // it and must not be moved. Its results are equal to load_model() with this adapter. All ranks call it together.
-LoadedModel load_beside(const LoadedModel& base, const std::string& adapter);
+LoadedModel load_on_base(const LoadedModel& base, const std::string& adapter);
 
 // Makes a model with random weights in memory, for measurements of speed. config: CONFIG.json or a folder that has one.
 LoadedModel load_random_model(const std::string& config, DType compute, Backend backend,

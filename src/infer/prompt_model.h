@@ -24,10 +24,10 @@ struct GenerateOptions {
   // The number of each prompt: a key of its random draws, and part of its name in messages; empty: 0, 1, ..
   std::vector<uint64_t> numbers;
   // The name of each prompt in messages: "asked.txt:3"; empty: "prompt 1", ..
-  std::vector<std::string> places;
+  std::vector<std::string> prompt_names;
   uint64_t number(size_t prompt) const { return numbers.empty() ? prompt : numbers[prompt]; }
-  std::string place(size_t prompt) const {
-    return places.empty() ? fmt::format("prompt {}", number(prompt) + 1) : places[prompt];
+  std::string prompt_name(size_t prompt) const {
+    return prompt_names.empty() ? fmt::format("prompt {}", number(prompt) + 1) : prompt_names[prompt];
   }
 };
 

@@ -12,7 +12,7 @@ PromptModels::PromptModels(std::span<const PromptModel> all, std::span<const siz
   if (loaded_->base) loaded_ = loaded_->base;
   for (const size_t s : of) {
     const LoadedModel* one = all[s].loaded;
-    require(one == loaded_ || (one->base == loaded_ && one->beside), "prompt models: '{}' shares no batch with its base",
+    require(one == loaded_ || (one->base == loaded_ && one->adapters), "prompt models: '{}' shares no batch with its base",
             one->adapter);
   }
 }
@@ -20,8 +20,8 @@ PromptModels::PromptModels(std::span<const PromptModel> all, std::span<const siz
 void add_adapter_rows(Batch& batch, const LoadedModel& base, const LoadedModel& of, const PromptRows& rows) {
   if (&of == &base) return;
   std::vector<AdapterRows>& all = batch.adapters;
-  if (all.empty() || all.back().adapters != of.beside || all.back().begin + all.back().count != rows.row)
-    all.push_back({rows.row, 0, rows.logit, 0, of.beside, of.store.get()});
+  if (all.empty() || all.back().adapters != of.adapters || all.back().begin + all.back().count != rows.row)
+    all.push_back({rows.row, 0, rows.logit, 0, of.adapters, of.store.get()});
   all.back().count += rows.count, all.back().logit_count += rows.logits;
 }
 

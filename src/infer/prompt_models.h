@@ -1,5 +1,5 @@
 // Several models that answer prompts in shared batches. A base and the models loaded beside it may share batches
-// (LoadedModel::beside). The base's model runs, so its weights are read once for all rows of a step. The rows of a
+// (LoadedModel::adapters). The base's model runs, so its weights are read once for all rows of a step. The rows of a
 // prompt also run through the adapters of its model.
 #pragma once
 #include <span>

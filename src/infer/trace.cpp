@@ -293,11 +293,11 @@ class TraceRun {
       const int64_t bytes = rows.count * whole_.columns * row / parts;
       for (int t = 0; t < parts && bytes > 0; ++t) {
         const int holder = rank_of(mesh, {stage, d, t});
-        std::byte* place = ranks_.first() ? all.data.data() + rows.begin * whole_.columns * row + t * bytes : nullptr;
+        std::byte* into = ranks_.first() ? all.data.data() + rows.begin * whole_.columns * row + t * bytes : nullptr;
         if (holder == ranks_.rank() && ranks_.first())
-          std::memcpy(place, mine.data.data(), static_cast<size_t>(bytes));
+          std::memcpy(into, mine.data.data(), static_cast<size_t>(bytes));
         else if (ranks_.first())
-          ranks_.all().receive(place, bytes, holder).wait();
+          ranks_.all().receive(into, bytes, holder).wait();
         else if (holder == ranks_.rank())
           ranks_.all().send(mine.data.data(), bytes, 0).wait();
       }

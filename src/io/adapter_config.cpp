@@ -51,7 +51,7 @@ const std::vector<std::string>& known_fields() {
   return fields;
 }
 
-bool says_nothing(const Json& value, const Json& none) {
+bool equals_none(const Json& value, const Json& none) {
   return value == none || value.is_null() || value == Json(false) || ((value.is_array() || value.is_object()) && value.empty());
 }
 
@@ -101,13 +101,13 @@ void refuse_changed_base(const Json& config, const std::string& file) {
   const auto it = config.find("init_lora_weights");
   if (it == config.end() || it->is_null() || it->is_boolean()) return;
   const std::string written = field<std::string>(config, file, "init_lora_weights", "");
-  std::string way = written;
-  std::transform(way.begin(), way.end(), way.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::string kind = written;
+  std::transform(kind.begin(), kind.end(), kind.begin(), [](unsigned char c) { return std::tolower(c); });
   for (const char* plain : {"gaussian", "eva", "orthogonal", "mica"})
-    if (way == plain) return;
-  const bool converts = way.starts_with("pissa") || way.starts_with("corda") || way == "olora";
+    if (kind == plain) return;
+  const bool converts = kind.starts_with("pissa") || kind.starts_with("corda") || kind == "olora";
   const std::string what = fmt::format("\"init_lora_weights\" is \"{}\"", escaped(written));
-  if (!converts && way != "loftq" && way != "lora_ga")
+  if (!converts && kind != "loftq" && kind != "lora_ga")
     refuse(file, what, "true, false, gaussian, eva, orthogonal and mica are known to leave the base as it is");
   throw UserError(
       what, file,
@@ -122,7 +122,7 @@ void refuse_unknown(const Json& config, const std::string& file) {
   std::vector<std::string> known = known_fields();
   for (const Unused& u : unused_fields()) known.emplace_back(u.key);
   for (const auto& [key, value] : config.items()) {
-    if (says_nothing(value, nullptr) || std::find(known.begin(), known.end(), key) != known.end()) continue;
+    if (equals_none(value, nullptr) || std::find(known.begin(), known.end(), key) != known.end()) continue;
     const std::string near = nearest(key, known);
     throw UserError(
         fmt::format("\"{}\" is {}", escaped(key),
@@ -144,7 +144,7 @@ LoraSettings settings_of(const Json& config, const std::string& file) {
   if (const auto type = field<std::string>(config, file, "peft_type", ""); type != "LORA")
     refuse(file, fmt::format("peft_type '{}'", escaped(type)), "LoRA is the kind of adapter that is applied");
   for (const Unused& u : unused_fields())
-    if (const auto it = config.find(u.key); it != config.end() && !says_nothing(*it, u.none))
+    if (const auto it = config.find(u.key); it != config.end() && !equals_none(*it, u.none))
       refuse(file, fmt::format("\"{}\" asks for {}", u.key, u.what), "the arithmetic of plain LoRA is applied");
   refuse_changed_base(config, file);
   refuse_unknown(config, file);

@@ -85,20 +85,20 @@ void check_adapter_folder(const std::string& folder, const std::string& key) {
                                              : fmt::format("did you mean '{}'?", inside));
 }
 
-TalkPlaces talk_places(const std::string& folder, const std::string& adapter) {
-  TalkPlaces places{folder, "", folder};
-  if (adapter.empty()) return places;
+ChatPaths chat_paths(const std::string& folder, const std::string& adapter) {
+  ChatPaths chat{folder, "", folder};
+  if (adapter.empty()) return chat;
   std::error_code error;
-  const fs::path beside = adapter;
+  const fs::path adapter_path = adapter;
   if (has_tokenizer(adapter)) {
-    places.tokenizer = adapter;
+    chat.tokenizer = adapter;
     if (!load_chat_template(adapter) && fs::is_directory(folder, error) && load_chat_template(folder))
-      places.chat_template = folder;
-  } else if (fs::is_regular_file(beside / "chat_template.jinja", error)) {
-    places.chat_template = (beside / "chat_template.jinja").string();
+      chat.chat_template = folder;
+  } else if (fs::is_regular_file(adapter_path / "chat_template.jinja", error)) {
+    chat.chat_template = (adapter_path / "chat_template.jinja").string();
   }
-  if (fs::is_regular_file(beside / "generation_config.json", error)) places.generation = adapter;
-  return places;
+  if (fs::is_regular_file(adapter_path / "generation_config.json", error)) chat.generation = adapter;
+  return chat;
 }
 
 void refuse_adapter(const std::string& folder, const std::string& key) {

@@ -26,15 +26,15 @@ Json adapter_config(const AdapterFolder& adapter);
 // missing path, a file, a model, and an adapter without config or weights.
 void check_adapter_folder(const std::string& folder, const std::string& key);
 
-// The paths of tokenizer, chat template and generation config for a model with an adapter; the result of talk_places.
-struct TalkPlaces {
+// The paths of tokenizer, chat template and generation config for a model with an adapter; the result of chat_paths.
+struct ChatPaths {
   std::string tokenizer;      // folder or file
   std::string chat_template;  // file or folder, as in data.chat_template; "": the template of the tokenizer
   std::string generation;     // folder of generation_config.json
 };
 // Returns the paths of tokenizer, chat template and generation config for the model in `folder` (or for a tokenizer
 // file) with the adapter in `adapter` ("": none). The adapter's files are preferred.
-TalkPlaces talk_places(const std::string& folder, const std::string& adapter);
+ChatPaths chat_paths(const std::string& folder, const std::string& adapter);
 
 // Throws a UserError if `folder` is an adapter and not a model; called by readers of models. The message names the
 // adapter's base and how to merge the two. `key` is the option or flag that set the folder.

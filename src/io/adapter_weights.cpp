@@ -170,7 +170,7 @@ void save_adapter(const SaveFolder& options, const std::string& base, const Lora
   std::vector<const FileTensor*> tensors;
   for (const FileTensor& t : table.tensors) tensors.push_back(&t);
   write_tensors(folder.folder() + "/adapter_model.safetensors", tensors, DType::f32, store);
-  save_talk(options, folder.folder(), model, !options.generation.empty());
+  save_chat_files(options, folder.folder(), model, !options.generation.empty());
   write_mark(folder.folder(), mark_of(folder.folder(), options.run, kModelFolder));
   folder.commit([&](const std::string& replaced) { refuse_foreign_model(replaced, options.run, nullptr); });
 }

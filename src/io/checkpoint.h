@@ -173,7 +173,7 @@ std::vector<std::string> checkpoints_to_try(const std::string& checkpoints_dir, 
 void clean_leftovers(const std::string& checkpoints_dir);
 
 // True if the folder's manifest.json has the format of a checkpoint. Only the beginning of the file is read.
-bool manifest_says_checkpoint(const std::string& folder);
+bool manifest_names_checkpoint(const std::string& folder);
 // True if the folder is a checkpoint, damaged or not. Either its manifest has the format, or the folder has a
 // checkpoint's name and contains a manifest.
 bool is_checkpoint(const std::string& folder);

@@ -55,7 +55,7 @@ std::optional<int64_t> checkpoint_step(const std::string& folder) {
   return step;
 }
 
-bool manifest_says_checkpoint(const std::string& folder) {
+bool manifest_names_checkpoint(const std::string& folder) {
   const fs::path manifest = fs::path(folder) / "manifest.json";
   std::string head = read_head(manifest.string(), 4096);
   std::erase_if(head, [](unsigned char c) { return std::isspace(c) != 0; });
@@ -66,7 +66,7 @@ bool is_checkpoint(const std::string& folder) {
   std::error_code error;
   const fs::path path = fs::absolute(folder, error).lexically_normal(),
                  name = path.has_filename() ? path.filename() : path.parent_path().filename();
-  return (checkpoint_step(name.string()) && fs::exists(path / "manifest.json", error)) || manifest_says_checkpoint(folder);
+  return (checkpoint_step(name.string()) && fs::exists(path / "manifest.json", error)) || manifest_names_checkpoint(folder);
 }
 
 bool holds_checkpoints(const std::string& folder) {

@@ -49,7 +49,7 @@ CheckpointVerdicts::CheckpointVerdicts(const std::string& checkpoints_dir) : dir
 }
 
 bool CheckpointVerdicts::healthy(const std::string& checkpoint) const {
-  if (const auto said = file_.find(checkpoint); said != file_.end()) return said->second;
+  if (const auto verdict = file_.find(checkpoint); verdict != file_.end()) return verdict->second;
   const std::string folder = dir_ + "/" + checkpoint;
   std::optional<Json> scalars;
   try {

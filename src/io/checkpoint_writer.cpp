@@ -46,15 +46,15 @@ struct CheckpointJob {
 class KnownCheckpoints {
  public:
   void saved(const std::string& path) { sound_[path] = true; }
-  // True if the checkpoint counts towards the kept ones of `line`. The fault of a damaged one is appended to `said`,
+  // True if the checkpoint counts towards the kept ones of `line`. The fault of a damaged one is appended to `faults`,
   // once.
-  bool counts(const std::string& path, const CheckpointLine& line, std::string& said) {
+  bool counts(const std::string& path, const CheckpointLine& line, std::string& faults) {
     auto it = sound_.find(path);
     if (it != sound_.end() && !it->second) return false;
     std::string fault = fault_in_checkpoint(path, it == sound_.end());
     sound_[path] = fault.empty();
     if (!fault.empty()) {
-      said += fmt::format("{}it does not count for checkpoint.keep: {}", said.empty() ? "" : "; ", fault);
+      faults += fmt::format("{}it does not count for checkpoint.keep: {}", faults.empty() ? "" : "; ", fault);
       return false;
     }
     const CheckpointReader reader(path, false);
@@ -329,7 +329,7 @@ struct CheckpointWriter::Impl {
     // The checkpoint is complete with its name: any later problem is a warning.
     const std::string name = checkpoint_name(j.step);
     std::string warnings;
-    auto beside = [&](const char* what, const std::function<void()>& work) {
+    auto warn_on_error = [&](const char* what, const std::function<void()>& work) {
       try {
         work();
       } catch (const std::exception& e) {
@@ -337,7 +337,7 @@ struct CheckpointWriter::Impl {
       }
     };
     const std::string unwritten = fmt::format("its verdict could not be written to {}", kHealthFile);
-    beside(unwritten.c_str(), [&] { forget_verdict(j.dir, name); });
+    warn_on_error(unwritten.c_str(), [&] { forget_verdict(j.dir, name); });
     folder.commit([](const std::string& replaced) {
       if (const std::string kept = protection_of_checkpoint(replaced); !kept.empty())
         throw UserError("cannot replace checkpoint", kept, "it is write-protected", "move the checkpoint away");
@@ -346,11 +346,11 @@ struct CheckpointWriter::Impl {
     });
     const std::string problem = name_latest(j);
     completed = seconds_now();
-    if (warnings.empty()) beside(unwritten.c_str(), [&] { record_verdict(j.dir, name, m.scalars); });
+    if (warnings.empty()) warn_on_error(unwritten.c_str(), [&] { record_verdict(j.dir, name, m.scalars); });
     if (!problem.empty())
       // Older ones stay: `latest` may name one of them.
       return warnings.empty() ? problem : problem + "; " + warnings;
-    beside("no older checkpoint was removed", [&] {
+    warn_on_error("no older checkpoint was removed", [&] {
       if (const std::string stay = remove_older(j, known); !stay.empty()) warnings += (warnings.empty() ? "" : "; ") + stay;
     });
     return warnings;

@@ -61,7 +61,7 @@ void refuse_foreign_model(const std::string& folder, const std::string& run, Fol
 void save_model_folder(const SaveFolder& options, const Model& model, WeightSource& store);
 // Writes the tokenizer and the chat template of `options` into the folder `into`; with `generation` also
 // generation_config.json. No weights are written.
-void save_talk(const SaveFolder& options, const std::string& into, const Model& model, bool generation);
+void save_chat_files(const SaveFolder& options, const std::string& into, const Model& model, bool generation);
 
 // Copies the files of a tokenizer into the folder `into` under the names that Transformers uses; .xz and similar files
 // are decompressed. `source` is a single file or a folder; from a folder without a tokenizer nothing is copied.

@@ -107,13 +107,13 @@ std::vector<StoredParam> match(const TensorSource& source) {
         copy = {file.get(), &info};
         continue;
       }
-      StoredParam& place = out[static_cast<size_t>(it->second)];
-      if (place.info)
+      StoredParam& position = out[static_cast<size_t>(it->second)];
+      if (position.info)
         throw UserError("tensor is stored twice", tensor_at(file->path(), info.name),
-                        fmt::format("'{}' in {} is the same parameter", printable(place.info->name), place.file->path()),
+                        fmt::format("'{}' in {} is the same parameter", printable(position.info->name), position.file->path()),
                         "remove one of them");
       check(source, all.tensors[static_cast<size_t>(it->second)], *file, info);
-      place = {file.get(), &info};
+      position = {file.get(), &info};
     }
   }
   for (size_t i = 0; source.head_alone && copy.info && i < out.size(); ++i)
@@ -196,7 +196,7 @@ std::vector<std::string> load_weights(const std::string& folder, const Model& mo
     const auto& tensors = file->tensors();
     return std::any_of(tensors.begin(), tensors.end(), [&](const TensorInfo& t) { return table.is_further(t.name); });
   });
-  if (further) say(fmt::format("warning: {}: {}", folder, kFurtherLayers));
+  if (further) print_stderr(fmt::format("warning: {}: {}", folder, kFurtherLayers));
   const TensorSource source = model_source(files, folder, table, model);
   const std::vector<std::string> names = load_tensors(source, model.params().params().size(), store, wanted);
   load_blocks(source, model, store, wanted);

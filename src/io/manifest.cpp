@@ -21,7 +21,9 @@ uint64_t sum_of_text(std::string text) {
   return checksum_of(std::as_bytes(std::span(text)));
 }
 
-bool has_place(const std::string& text) { return text.size() > kOpening.size() + kDigits && text.starts_with(kOpening); }
+bool has_checksum_line(const std::string& text) {
+  return text.size() > kOpening.size() + kDigits && text.starts_with(kOpening);
+}
 
 // Reads the fields of one JSON object. A field of a wrong type is a UserError.
 class Fields {
@@ -91,7 +93,7 @@ Manifest::Slice read_slice(const Json& json, const std::string& where, const Man
 }
 
 Manifest parse(const std::string& text, const std::string& where) {
-  if (!has_place(text)) refuse(where, "it must begin with its checksum");
+  if (!has_checksum_line(text)) refuse(where, "it must begin with its checksum");
   uint64_t sum = 0;
   if (!parse_checksum(std::string_view(text).substr(kOpening.size(), kDigits), &sum) || sum != sum_of_text(text))
     refuse(where, fmt::format("its checksum is {}, it says '{}'", checksum_text(sum_of_text(text)),
@@ -143,7 +145,7 @@ Manifest parse(const std::string& text, const std::string& where) {
 }  // namespace
 
 std::string seal_manifest(std::string text) {
-  require(has_place(text), "seal_manifest: the text begins with a place for its checksum");
+  require(has_checksum_line(text), "seal_manifest: the text begins with a place for its checksum");
   return text.replace(kOpening.size(), kDigits, checksum_text(sum_of_text(text)));
 }
 

@@ -55,7 +55,7 @@ std::string model_inside(const fs::path& folder) {
 }
 
 // Returns the advice how a run can start from a folder that is not a checkpoint of Ravine.
-std::string way_on(const Recognised& found, const std::string& folder) {
+std::string next_step(const Recognised& found, const std::string& folder) {
   if (found.layout == WeightLayout::hf) return "a model folder to go on from is model.path";
   const std::string convert =
       fmt::format("make one of it: `ravine convert --input {} --output RUN --to ravine --optimizer`", folder);
@@ -152,9 +152,9 @@ void check_checkpoint_folder(const std::string& folder, const std::string& key) 
   if (is_checkpoint(folder)) return;
   const std::string where = fmt::format("{}={}", key, folder),
                     rule = "it must be the folder of a checkpoint, such as RUN/checkpoints/step_000100";
-  if (const std::string meant = other_value_advice(key, folder); !meant.empty() && !fs::exists(path, error))
+  if (const std::string suggestion = other_value_advice(key, folder); !suggestion.empty() && !fs::exists(path, error))
     throw UserError(where, "command line or config",
-                    "it must be auto (the newest checkpoint), none (begin anew) or a checkpoint folder", meant);
+                    "it must be auto (the newest checkpoint), none (begin anew) or a checkpoint folder", suggestion);
   if (!fs::is_directory(path, error)) throw UserError("no such folder", where, rule, missing_path_advice(folder));
   for (const fs::path& checkpoints : {path / "checkpoints", path})
     if (const auto newest = first_step_to_try(checkpoints.string()))
@@ -167,7 +167,7 @@ void check_checkpoint_folder(const std::string& folder, const std::string& key) 
     throw UserError("an adapter, not a checkpoint", where, rule,
                     fmt::format("an adapter to go on from is lora.path={}", shell_word(folder)));
   if (const auto found = recognise(folder); found && found->layout != WeightLayout::ravine)
-    throw UserError(fmt::format("a {}, not a checkpoint of Ravine", found->what), where, rule, way_on(*found, folder));
+    throw UserError(fmt::format("a {}, not a checkpoint of Ravine", found->what), where, rule, next_step(*found, folder));
   if (const auto kind = foreign_kind(folder))
     throw UserError(fmt::format("{}, not a checkpoint of Ravine", kind->what), where, rule, kind->fix);
   throw UserError("the manifest is missing", fmt::format("{}: {}", key, (path / "manifest.json").string()), rule,

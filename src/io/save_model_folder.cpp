@@ -128,20 +128,21 @@ std::vector<std::vector<Entry>> split_shards(const Model& model, DType dtype, in
 void write_weights(const std::string& folder, const SaveFolder& options, const Model& model, WeightSource& store) {
   const auto shards = split_shards(model, options.dtype, options.shard_bytes);
   int64_t total = 0, beyond = 0;
-  std::map<std::string, std::string> places;
+  std::map<std::string, std::string> shard_of;
   for (size_t i = 0; i < shards.size(); ++i) {
     const std::string file =
         shards.size() == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
     std::vector<const FileTensor*> tensors;
     for (const Entry& e : shards[i]) {
       tensors.push_back(e.tensor);
-      places[e.name()] = file;
+      shard_of[e.name()] = file;
       total += e.bytes;
     }
     beyond += write_tensors(folder + "/" + file, tensors, options.dtype, store);
   }
   if (beyond > 0)
-    say(fmt::format("warning: {}: {} beyond f16 (65504), infinite in the file: export as bf16 or f32 (checkpoint.model_dtype)",
+    print_stderr(
+        fmt::format("warning: {}: {} beyond f16 (65504), infinite in the file: export as bf16 or f32 (checkpoint.model_dtype)",
                     options.dir, beyond == 1 ? "1 weight is" : fmt::format("{} weights are", beyond)));
   if (shards.size() == 1) return;
   Json index;
@@ -151,7 +152,7 @@ void write_weights(const std::string& folder, const SaveFolder& options, const M
   text.resize(text.size() - 2);
   text += ",\n  \"weight_map\": {";
   const char* comma = "\n";
-  for (const auto& [name, file] : places) {
+  for (const auto& [name, file] : shard_of) {
     text += fmt::format("{}    {}: \"{}\"", comma, Json(name).dump(), file);
     comma = ",\n";
   }
@@ -180,7 +181,7 @@ void refuse_foreign_model(const std::string& folder, const std::string& run, Fol
                     "move it away, or choose another folder");
 }
 
-void save_talk(const SaveFolder& options, const std::string& into, const Model& model, bool generation) {
+void save_chat_files(const SaveFolder& options, const std::string& into, const Model& model, bool generation) {
   if (generation)
     write_file_atomic(into + "/generation_config.json", generation_config(options.generation, model.facts()).dump(2) + "\n");
   if (!options.tokenizer.empty()) copy_tokenizer(options.tokenizer, into, options.missing_tokenizer_files);
@@ -201,7 +202,7 @@ void save_model_folder(const SaveFolder& options, const Model& model, WeightSour
   if (target.has_parent_path()) create_folders(target.parent_path().string());
   AtomicFolder folder(target.string());
   write_file_atomic(folder.folder() + "/config.json", model_config(model, options.dtype).dump(2) + "\n");
-  save_talk(options, folder.folder(), model, true);
+  save_chat_files(options, folder.folder(), model, true);
   write_weights(folder.folder(), options, model, store);
   write_mark(folder.folder(), mark_of(folder.folder(), options.run, kModelFolder));
   try {
@@ -209,14 +210,14 @@ void save_model_folder(const SaveFolder& options, const Model& model, WeightSour
   } catch (const UserError& e) {
     // Not kept under its temporary name: the next start removes temporary folders.
     for (int n = 1;; ++n) {
-      const std::string beside = fmt::format("{}.new-{}", target.string(), n);
-      if (::renameat2(AT_FDCWD, folder.folder().c_str(), AT_FDCWD, beside.c_str(), RENAME_NOREPLACE) != 0) {
+      const std::string fallback = fmt::format("{}.new-{}", target.string(), n);
+      if (::renameat2(AT_FDCWD, folder.folder().c_str(), AT_FDCWD, fallback.c_str(), RENAME_NOREPLACE) != 0) {
         if (errno == EEXIST) continue;
         folder.keep();
-        throw_system("rename the model folder to", beside, errno);
+        throw_system("rename the model folder to", fallback, errno);
       }
-      sync_folder(folder_of(beside));
-      throw UserError("the model could not get its name", beside, e.what(),
+      sync_folder(folder_of(fallback));
+      throw UserError("the model could not get its name", fallback, e.what(),
                       "it is complete: move away the folder that has its name, and rename it");
     }
   }

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "base/said_once.h"
+#include "base/log_once.h"
 #include "files/compare.h"
 #include "io/convert/megatron.h"
 #include "io/convert/megatron_place.h"
@@ -59,7 +59,7 @@ std::unique_ptr<Model> open_stored_model(const std::string& folder) {
   if (std::filesystem::is_directory(folder, error) && !std::filesystem::exists(folder + "/config.json", error) &&
       holds_megatron(folder)) {
     const Weights w = open_megatron_model(folder);
-    for (const std::string& note : w.notes) say_once("note: " + note);
+    for (const std::string& note : w.notes) log_once("note: " + note);
     return make_model(w.config, w.config_where);
   }
   std::unique_ptr<Model> model = open_model(folder);
@@ -73,7 +73,7 @@ std::unique_ptr<Model> open_stored_model(const std::string& folder) {
         "the head differs from the embedding", where,
         fmt::format("the {} family ties its head to the embedding, and the files hold another head", model->facts().family),
         "use weights that belong to config.json");
-  say_once("warning: " + two_tables_text(where));
+  log_once("warning: " + two_tables_text(where));
   return untied;
 }
 

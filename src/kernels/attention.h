@@ -41,7 +41,7 @@ struct Segment {
 // Dropout of attention probabilities (Vaswani et al. 2017), after the softmax: p_ij becomes keep ? p_ij / (1-p) : 0.
 // Masks are per head first_head + h of the whole model; h counts the heads of this rank. The mask is never stored: it
 // is the mask of Dropout on the matrix of probabilities [queries, keys] of a segment and head. Its key is head_key(h),
-// its positions are `places`, its channels are the keys of the segment from 0 on.
+// its positions are `token_index`, its channels are the keys of the segment from 0 on.
 struct AttentionDropout {
   double p = 0;      // 0: no dropout
   uint64_t key = 0;  // for the layer, from its path
@@ -49,7 +49,7 @@ struct AttentionDropout {
   int64_t first_head = 0;
   // For each row of q. places, i32 [N]: its index in its sequence. sequences, i64 [N]: the global index of its
   // sequence.
-  TensorView places, sequences;
+  TensorView token_index, sequences;
   uint64_t head_key(int64_t h) const;
 };
 

@@ -128,7 +128,7 @@ std::vector<std::string> ends_of(const std::vector<Module>& modules, bool target
 }
 
 // Returns the advice for a word that no module's name ends in.
-std::string meant(const std::string& word, const std::vector<std::string>& words, const std::string& otherwise) {
+std::string likely_word(const std::string& word, const std::vector<std::string>& words, const std::string& otherwise) {
   if (word.find(',') != std::string::npos) {
     std::vector<std::string> each;
     for (std::string one : split(word, ',')) {
@@ -141,17 +141,17 @@ std::string meant(const std::string& word, const std::vector<std::string>& words
   return near.empty() ? otherwise : fmt::format("did you mean '{}'?", near);
 }
 
-std::string targets_meant(const std::string& word, const std::vector<Module>& modules) {
+std::string likely_targets(const std::string& word, const std::vector<Module>& modules) {
   std::vector<std::string> ends = ends_of(modules, true);
   const std::string otherwise = fmt::format("choose among {}, or all-linear", fmt::join(ends, ", "));
   if (word == "all" || word == "all_linear" || word == "linear") return "did you mean 'all-linear'?";
   ends.emplace_back("all-linear");
-  return meant(word, ends, otherwise);
+  return likely_word(word, ends, otherwise);
 }
 
-std::string saved_meant(const std::string& word, const std::vector<Module>& modules) {
+std::string likely_saved_modules(const std::string& word, const std::vector<Module>& modules) {
   const std::vector<std::string> ends = ends_of(modules, false);
-  return meant(word, ends, fmt::format("choose among {}", fmt::join(ends, ", ")));
+  return likely_word(word, ends, fmt::format("choose among {}", fmt::join(ends, ", ")));
 }
 
 // Megatron's word for a module, and the ends of the declared names it stands for; `proj` joins gate and up.
@@ -189,8 +189,8 @@ std::string end_of(const Module& module, const std::string& declared_end, const 
 }  // namespace
 
 std::string LoraSettings::where_of(const std::string& key) const {
-  const auto place = places.find(key);
-  return place == places.end() ? where : place->second;
+  const auto source = sources.find(key);
+  return source == sources.end() ? where : source->second;
 }
 
 std::vector<std::string> family_spelling(const Model& base, const std::vector<std::string>& ends) {
@@ -239,17 +239,17 @@ std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSe
                       fmt::format("name layers below {}", base.facts().layers));
   for (const std::string& t : lora.targets) {
     if (lora.targets_whole || t == "all-linear") continue;
-    bool found = false, beside_experts = false;
+    bool found = false, outside_experts = false;
     for (const Module& m : modules)
-      if (is_end(m.file, t)) found = true, beside_experts = beside_experts || !m.expert;
-    if (found && !beside_experts) refuse_experts(t, lora, modules);
+      if (is_end(m.file, t)) found = true, outside_experts = outside_experts || !m.expert;
+    if (found && !outside_experts) refuse_experts(t, lora, modules);
     if (found) continue;
     const bool of_files = !lora.from_options && t.find('.') != std::string::npos;  // a whole name, as PEFT writes them
     throw UserError(
         fmt::format("no module of the model ends in '{}'", shown_text(t)), lora.where_of("targets"),
         of_files ? "the adapter has weights for such a module: it was trained on another base model"
                  : "targets are the last parts of names of linear layers, of the embedding or of the head",
-        of_files ? "use the model that base_model_name_or_path in its adapter_config.json names" : targets_meant(t, modules));
+        of_files ? "use the model that base_model_name_or_path in its adapter_config.json names" : likely_targets(t, modules));
   }
   ByPattern ranks("rank_pattern", lora.rank_pattern, lora.where_of("rank_pattern"));
   ByPattern alphas("alpha_pattern", lora.alpha_pattern, lora.where_of("alpha_pattern"));
@@ -338,7 +338,7 @@ std::unique_ptr<Model> with_adapters(const Model& base, const LoraSettings& lora
                         "remove it from the modules that are trained whole, or name the embedding, which trains both");
     if (!found)
       throw UserError(fmt::format("no module of the model ends in '{}'", word), lora.where_of("save"),
-                      "modules that are trained whole are named by their last parts", saved_meant(word, modules));
+                      "modules that are trained whole are named by their last parts", likely_saved_modules(word, modules));
   }
   return model;
 }
@@ -379,7 +379,7 @@ WeightFiles adapter_files(const Model& model) {
     tied_head.name = model.files().copies.at(0);
     base[module_of(kHead)] = &tied_head;
   }
-  std::map<std::string, size_t> places;
+  std::map<std::string, size_t> index_of;
   for (const Param& p : model.params().params()) {
     if (!p.adapter) continue;
     const std::string module = module_of(p.name);  // "model.layers.0.self_attn.q_proj.lora_A"
@@ -397,7 +397,7 @@ WeightFiles adapter_files(const Model& model) {
     const bool down = module.ends_with(kDown);
     const FileTensor& t = *base.at(module.substr(0, module.size() - kDown.size()));
     const std::string name = fmt::format("{}{}{}{}", kPeft, module_of(t.name), down ? kDown : kUp, kWeight);
-    const auto [it, fresh] = places.try_emplace(name, out.tensors.size());
+    const auto [it, fresh] = index_of.try_emplace(name, out.tensors.size());
     if (fresh) out.tensors.push_back({name, {}, {}, false, {}});
     FileTensor& f = out.tensors[it->second];
     f.params.push_back(&p);

@@ -26,8 +26,8 @@ struct LoraSettings {
   // true: if embedding and head of the base are one table and one of them is trained whole, both stay one table (PEFT's
   // ensure_weight_tying).
   bool ties_weights = false;
-  std::string where;                          // for messages: the option or the file
-  std::map<std::string, std::string> places;  // for messages: the place of each option that is set, by key
+  std::string where;                           // for messages: the option or the file
+  std::map<std::string, std::string> sources;  // for messages: the place of each option that is set, by key
   std::string where_of(const std::string& key) const;
   bool from_options = false;  // true: not from a file; then a pattern that matches nothing is a UserError
 };

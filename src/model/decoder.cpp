@@ -32,7 +32,7 @@ struct Layer {
       case Topology::pre_norm:
         return pre_norm(c, std::move(in));
       case Topology::parallel:
-        return beside(c, std::move(in));
+        return parallel_residual(c, std::move(in));
       case Topology::post_norm:
         return post_norm(c, std::move(in));
       case Topology::sandwich:
@@ -49,7 +49,7 @@ struct Layer {
     auto [y, g] = (*before_mlp)(c, std::move(mid));
     return {std::move(y), branch(c, "mlp", run_mlp(c, g))};
   }
-  Flow beside(Ctx& c, Flow in) const {
+  Flow parallel_residual(Ctx& c, Flow in) const {
     auto [x, h] = (*before_attention)(c, std::move(in));
     Tensor waits = branch(c, "self_attn", attention(c, h));
     h = Tensor();

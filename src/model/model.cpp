@@ -59,7 +59,7 @@ std::unique_ptr<Model> make_model(const Json& config, const std::string& where) 
 namespace {
 
 // Returns the advice for a pattern that matches none of these names.
-std::string pattern_meant(const std::string& pattern, const std::vector<std::string>& names) {
+std::string likely_pattern(const std::string& pattern, const std::vector<std::string>& names) {
   if (names.empty()) return "there are no parameters";
   std::string word = pattern;
   std::erase_if(word, [](char c) { return c == '*' || c == '?'; });
@@ -91,7 +91,7 @@ void apply_rules(ParamSet& params, const std::vector<ParamRule>& rules) {
     }
     if (!any)
       throw UserError("pattern matches no parameter", fmt::format("{}='{}'{}", r.option, r.match, r.given),
-                      "it must match at least one parameter name, whole", pattern_meant(r.match, names));
+                      "it must match at least one parameter name, whole", likely_pattern(r.match, names));
   }
 }
 

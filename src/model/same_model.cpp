@@ -88,7 +88,7 @@ bool same_model(const Model& a, const Model& b) {
   return same_spec(*s, *t, f.layers) && (s->padding_learns || f.pad == g.pad);
 }
 
-bool same_beside_mlps(const Model& dense, const Model& sparse) {
+bool same_except_mlps(const Model& dense, const Model& sparse) {
   const ModelFacts &f = dense.facts(), &g = sparse.facts();
   const DecoderSpec *s = dense.decoder(), *t = sparse.decoder();
   if (!s || !t || !same_facts(f, g) || !same_around_mlps(*s, *t, f.layers)) return false;

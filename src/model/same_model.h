@@ -10,6 +10,6 @@ bool same_model(const Model& a, const Model& b);
 
 // True if two models are equal except that `dense` has an MLP in every layer, and `sparse` has experts in every layer.
 // The MLPs of `dense` must equal the dense MLP in the spec of `sparse`. Families may differ.
-bool same_beside_mlps(const Model& dense, const Model& sparse);
+bool same_except_mlps(const Model& dense, const Model& sparse);
 
 }  // namespace ravine

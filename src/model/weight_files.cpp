@@ -73,7 +73,7 @@ bool WeightFiles::is_further(const std::string& name) const {
 WeightFiles weight_files(const ParamSet& params, const CheckpointNames& names, int64_t layers, int64_t head_size) {
   WeightFiles f{names.architecture, names.base, {}, {}, {names.constants.begin(), names.constants.end()}, {}};
   for (int64_t i = 0; i < names.further_layers; ++i) f.further.push_back(fmt::format("{}{}.", names.layers, layers + i));
-  std::map<std::string, size_t> places;
+  std::map<std::string, size_t> index_of;
   for (const Param& p : params.params()) {
     if (p.adapter) continue;
     if (p.tied) {
@@ -85,7 +85,7 @@ WeightFiles weight_files(const ParamSet& params, const CheckpointNames& names, i
       continue;
     }
     std::string name = file_name(p.name, names);
-    auto [it, fresh] = places.try_emplace(name, f.tensors.size());
+    auto [it, fresh] = index_of.try_emplace(name, f.tensors.size());
     if (fresh) f.tensors.push_back({name, {}, {}, false, {}});
     f.tensors[it->second].params.push_back(&p);
   }

@@ -94,53 +94,53 @@ std::string spelled(const Mesh& m) {
 namespace {
 
 // Returns the options to set. An axis that was set and is now 1 is listed, too.
-std::string to_set(const Mesh& m, const Mesh& asked) {
+std::string to_set(const Mesh& m, const Mesh& requested) {
   std::string text = fmt::format("parallel.data={}", m.data);
   for (const auto& [axis, key] :
        {std::pair(Axis::tensor, "tensor"), std::pair(Axis::pipeline, "pipeline"), std::pair(Axis::expert, "expert")})
-    if (m.size(axis) > 1 || asked.size(axis) > 1) text += fmt::format(" parallel.{}={}", key, m.size(axis));
+    if (m.size(axis) > 1 || requested.size(axis) > 1) text += fmt::format(" parallel.{}={}", key, m.size(axis));
   return text;
 }
 
 }  // namespace
 
-std::string nearest_meshes(int ranks, const Mesh& asked, const std::function<std::vector<Mesh>(int)>& of) {
+std::string nearest_meshes(int ranks, const Mesh& requested, const std::function<std::vector<Mesh>(int)>& of) {
   auto far = [&](const Mesh& m) {
     double sum = 0;
     for (Axis axis : {Axis::pipeline, Axis::data, Axis::tensor, Axis::expert})
-      sum += std::abs(std::log2(static_cast<double>(m.size(axis)) / std::max(1, asked.size(axis))));
+      sum += std::abs(std::log2(static_cast<double>(m.size(axis)) / std::max(1, requested.size(axis))));
     return sum;
   };
   std::vector<Mesh> good = of(ranks);
   std::stable_sort(good.begin(), good.end(), [&](const Mesh& a, const Mesh& b) { return far(a) < far(b); });
   std::string text;
-  for (size_t i = 0; i < std::min<size_t>(3, good.size()); ++i) text += (i ? ", or " : "use ") + to_set(good[i], asked);
+  for (size_t i = 0; i < std::min<size_t>(3, good.size()); ++i) text += (i ? ", or " : "use ") + to_set(good[i], requested);
   for (int n = ranks - 1; n >= 1 && text.empty(); --n)
     if (std::vector<Mesh> fewer = of(n); !fewer.empty())
-      text = fmt::format("start {}: {}", counted(n, "rank"), to_set(fewer[0], asked));
+      text = fmt::format("start {}: {}", counted(n, "rank"), to_set(fewer[0], requested));
   return text;
 }
 
 Mesh mesh_of(const ParallelOptions& o, int ranks, const Model& model, int64_t micro_batches) {
   const int64_t others = o.pipeline * o.tensor;
-  const Mesh asked{.pipeline = narrow_option<int>(o.pipeline, "parallel.pipeline"),
-                   .data = narrow_option<int>(o.data > 0 ? o.data : std::max<int64_t>(1, ranks / others), "parallel.data"),
-                   .tensor = narrow_option<int>(o.tensor, "parallel.tensor"),
-                   .expert = narrow_option<int>(o.expert, "parallel.expert")};
-  const int64_t wanted = asked.data * others;
+  const Mesh requested{.pipeline = narrow_option<int>(o.pipeline, "parallel.pipeline"),
+                       .data = narrow_option<int>(o.data > 0 ? o.data : std::max<int64_t>(1, ranks / others), "parallel.data"),
+                       .tensor = narrow_option<int>(o.tensor, "parallel.tensor"),
+                       .expert = narrow_option<int>(o.expert, "parallel.expert")};
+  const int64_t wanted = requested.data * others;
   if (ranks == 1 && wanted > 1)
-    throw UserError(fmt::format("{} on one rank", spelled(asked)), "parallel",
+    throw UserError(fmt::format("{} on one rank", spelled(requested)), "parallel",
                     "the ranks are processes that mpirun or srun starts",
                     fmt::format("run it as `mpirun -n {} ravine ..`, or leave parallel.* out", wanted));
-  std::optional<MeshFault> fault = mesh_fault(asked, o, model, micro_batches);
+  std::optional<MeshFault> fault = mesh_fault(requested, o, model, micro_batches);
   if (wanted != ranks)
-    fault = {
-        fmt::format("{} on {}",
-                    o.data > 0 ? spelled(asked) : fmt::format("parallel.tensor={} parallel.pipeline={}", o.tensor, o.pipeline),
-                    counted(ranks, "rank")),
-        "parallel", fmt::format("data x tensor x pipeline must be the number of ranks (mpirun -n {})", ranks)};
-  if (!fault) return asked;
-  const std::string nearest = nearest_meshes(ranks, asked, [&](int n) { return meshes_of(n, o, model, micro_batches); });
+    fault = {fmt::format(
+                 "{} on {}",
+                 o.data > 0 ? spelled(requested) : fmt::format("parallel.tensor={} parallel.pipeline={}", o.tensor, o.pipeline),
+                 counted(ranks, "rank")),
+             "parallel", fmt::format("data x tensor x pipeline must be the number of ranks (mpirun -n {})", ranks)};
+  if (!fault) return requested;
+  const std::string nearest = nearest_meshes(ranks, requested, [&](int n) { return meshes_of(n, o, model, micro_batches); });
   throw UserError(fault->what, fault->where, fault->rule,
                   nearest.empty() && micro_batches > 0 ? "change train.global_batch" : nearest);
 }

@@ -36,9 +36,9 @@ Mesh mesh_of(const ParallelOptions& options, int ranks, const Model& model, int6
 int64_t layers_of(const Model& model);  // blocks between embedding and head
 std::string spelled(const Mesh& mesh);  // "parallel.data=2 parallel.tensor=2"
 
-// Returns advice for a message, "use A, or B": the meshes of of(ranks) that are nearest to `asked`. `of`: returns the
-// meshes that fit a number of ranks. If of(ranks) is empty, the next smaller number of ranks with a mesh is used; "" if
-// no number has one.
-std::string nearest_meshes(int ranks, const Mesh& asked, const std::function<std::vector<Mesh>(int)>& of);
+// Returns advice for a message, "use A, or B": the meshes of of(ranks) that are nearest to `requested`. `of`: returns
+// the meshes that fit a number of ranks. If of(ranks) is empty, the next smaller number of ranks with a mesh is used;
+// "" if no number has one.
+std::string nearest_meshes(int ranks, const Mesh& requested, const std::function<std::vector<Mesh>(int)>& of);
 
 }  // namespace ravine

@@ -48,7 +48,7 @@ class FlatGrads : public GradStore {
   // which finish_grads adds; null turns this off. The caller owns and clears `to`. The gradient is the sum over this
   // rank's micro batches, before reduction over the group. Under ZeRO 2 and 3 no such gradient exists: there the square
   // is of the finished shard of this rank. Gradients are then reduced only at the end of the step.
-  void watch_unreduced(std::vector<ExactSum>* to) { local_ = to; }
+  void record_unreduced(std::vector<ExactSum>* to) { local_ = to; }
 
   // Sets if gradients stay unreduced: if on, they are not summed over the ranks of their group, from the next backward
   // pass on. Allowed under ZeRO 0 and 1.
@@ -66,7 +66,7 @@ class FlatGrads : public GradStore {
 
   // Returns the finished gradient of a parameter, if this rank owns all of it.
   TensorView grad(const Param& p) const;
-  bool under_way() const { return !moving_.empty(); }
+  bool in_flight() const { return !moving_.empty(); }
   // Returns the parameters whose gradients are in the elements of `view`.
   std::vector<const Param*> grads_in(const TensorView& view) const;
 

@@ -14,7 +14,7 @@ void FlatStore::end_step() {
 }
 
 void FlatStore::progress() {
-  if (under_way())
+  if (in_flight())
     for (Axis axis : table().groups) table().ranks->along(axis).progress();
   else
     FlatWeights::progress();

@@ -45,7 +45,7 @@ class Stage {
 
   // The state of a micro batch between the forward and the backward pass of a chunk. Owns no memory.
   struct Micro {
-    Ctx::UnderWay state;
+    Ctx::InFlight state;
     TensorRef in, out_x, out_branch;
   };
   // Runs the forward pass of a chunk: receives the stream from the previous part, runs the blocks, sends to the next

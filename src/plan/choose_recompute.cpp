@@ -8,8 +8,8 @@ namespace ravine {
 void choose_recompute(Config& config, const BytesNeeded& needed) {
   if (config.train.recompute != Recompute::automatic) return;
   int64_t bytes = 0;
-  for (const Recompute way : {Recompute::none, Recompute::cheap, Recompute::full}) {
-    config.train.recompute = way;
+  for (const Recompute candidate : {Recompute::none, Recompute::cheap, Recompute::full}) {
+    config.train.recompute = candidate;
     bytes = needed(config);
     if (bytes <= config.train.memory_mb << 20) return;
   }

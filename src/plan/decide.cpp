@@ -11,9 +11,9 @@ const DecisionStep* Decision::choice() const {
 std::vector<std::string> Decision::settings() const {
   const DecisionStep* c = choice();
   if (!c) return {};
-  return {fmt::format("parallel.zero={}", c->way.zero), fmt::format("train.recompute={}", name(c->way.recompute)),
-          fmt::format("train.micro_batch={}", c->way.micro_batch),
-          fmt::format("precision.compute={}", name_or(c->way.compute, kAuto))};
+  return {fmt::format("parallel.zero={}", c->trial.zero), fmt::format("train.recompute={}", name(c->trial.recompute)),
+          fmt::format("train.micro_batch={}", c->trial.micro_batch),
+          fmt::format("precision.compute={}", name_or(c->trial.compute, kAuto))};
 }
 
 namespace {
@@ -29,47 +29,48 @@ bool layout_fits(const Config& c, int ranks, const Model& model) {
 
 }  // namespace
 
-Decision decide(Model& model, const Config& asked, Backend backend, int ranks, int64_t columns, int64_t have) {
+Decision decide(Model& model, const Config& requested, Backend backend, int ranks, int64_t columns, int64_t have) {
   Decision out;
-  Way way{.length = columns, .compute = asked.precision.compute};
-  Config smallest = asked;
+  Trial trial{.length = columns, .compute = requested.precision.compute};
+  Config smallest = requested;
   smallest.train.micro_batch = 1;
   smallest.parallel.zero = 0;
-  way.mesh = run_layout(smallest, ranks, model).mesh;
-  auto attempt = [&](const Way& next, const std::string& why) {
-    std::string setting = out.steps.empty() ? "train.micro_batch=1" : fmt::format("{}", fmt::join(next.changes(way), " "));
-    way = next;
-    const Config c = way.config(asked);
+  trial.mesh = run_layout(smallest, ranks, model).mesh;
+  auto attempt = [&](const Trial& next, const std::string& why) {
+    std::string setting = out.steps.empty() ? "train.micro_batch=1" : fmt::format("{}", fmt::join(next.changes(trial), " "));
+    trial = next;
+    const Config c = trial.config(requested);
     const RunLayout layout = run_layout(c, ranks, model);
     const auto [types, kernels] = planned_types(c, backend);
     const int64_t bytes = plan_ranks(model, c, layout, types, kernels, columns).bytes;
-    out.steps.push_back({.way = way, .layout = layout, .setting = setting, .why = why, .bytes = bytes, .fits = bytes <= have});
+    out.steps.push_back(
+        {.trial = trial, .layout = layout, .setting = setting, .why = why, .bytes = bytes, .fits = bytes <= have});
     return out.steps.back().fits;
   };
   auto search = [&] {
-    if (attempt(way, "any batch comes of accumulation; nothing else is given up")) return true;
-    const int64_t data = way.mesh.data, micros = out.steps.back().layout.micro_batches;
+    if (attempt(trial, "any batch comes of accumulation; nothing else is given up")) return true;
+    const int64_t data = trial.mesh.data, micros = out.steps.back().layout.micro_batches;
     if (data > 1 &&
-        attempt(way.with(&Way::zero, 1), fmt::format("the optimizer's state over {} data ranks; sends no more", data)))
+        attempt(trial.with(&Trial::zero, 1), fmt::format("the optimizer's state over {} data ranks; sends no more", data)))
       return true;
-    if (attempt(way.with(&Way::recompute, Recompute::full), "activations are computed again: a third more arithmetic"))
+    if (attempt(trial.with(&Trial::recompute, Recompute::full), "activations are computed again: a third more arithmetic"))
       return true;
     if (data > 1) {
-      if (attempt(way.with(&Way::zero, 2),
+      if (attempt(trial.with(&Trial::zero, 2),
                   fmt::format("gradients too; {} x the parameters are sent per step instead of 2 x", micros + 1)))
         return true;
-      if (attempt(way.with(&Way::zero, 3),
+      if (attempt(trial.with(&Trial::zero, 3),
                   fmt::format("weights too, gathered around each layer; {} x the parameters are sent", 3 * micros)))
         return true;
     }
-    if (way.compute != DType::f32 || backend != Backend::cpu) return false;
-    return attempt(way.with(&Way::compute, DType::bf16), "activations halve; other rounding");
+    if (trial.compute != DType::f32 || backend != Backend::cpu) return false;
+    return attempt(trial.with(&Trial::compute, DType::bf16), "activations halve; other rounding");
   };
   if (!search()) return out;
   // Larger micro batches are faster: products have more rows, and weights are read less often.
   for (;;) {
-    const Way next = way.with(&Way::micro_batch, 2 * way.micro_batch);
-    if (asked.train.global_batch % next.micro_batch != 0 || !layout_fits(next.config(asked), ranks, model)) break;
+    const Trial next = trial.with(&Trial::micro_batch, 2 * trial.micro_batch);
+    if (requested.train.global_batch % next.micro_batch != 0 || !layout_fits(next.config(requested), ranks, model)) break;
     if (!attempt(next, "larger products, weights read less often")) break;
   }
   return out;

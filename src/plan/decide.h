@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "kernels/backend.h"
-#include "plan/ways.h"
+#include "plan/knobs.h"
 
 namespace ravine {
 
 // One way to run the training that decide() has planned: its settings, its memory, and if it fits.
 struct DecisionStep {
-  Way way;
+  Trial trial;
   RunLayout layout;
   std::string setting, why;  // setting: "parallel.zero=1"; why: its cost and effect
   int64_t bytes = 0;         // of the rank that needs most

@@ -16,7 +16,7 @@ constexpr int64_t kMostMicro = 1024;  // sequences; larger micro batches are no 
 
 // Sets the bytes of `step` for the rank that needs most device memory: the maximum over the first, second and last
 // stage.
-void place(Model& model, Backend backend, int ranks, ProcedureStep& step) {
+void plan_step(Model& model, Backend backend, int ranks, ProcedureStep& step) {
   const Config& c = step.config;
   const RunLayout layout = run_layout(c, ranks, model);
   const auto [types, kernels] = planned_types(c, backend);
@@ -55,9 +55,9 @@ const ProcedureStep* Procedure::choice() const {
   return nullptr;
 }
 
-Procedure walk_procedure(Model& model, const Config& asked, Backend backend, int ranks, int64_t have, bool free_batch) {
+Procedure walk_procedure(Model& model, const Config& requested, Backend backend, int ranks, int64_t have, bool free_batch) {
   Procedure out;
-  Config c = asked;
+  Config c = requested;
   c.train.micro_batch = 1;
   c.train.recompute = Recompute::none;
   c.parallel.zero = 0;
@@ -65,7 +65,7 @@ Procedure walk_procedure(Model& model, const Config& asked, Backend backend, int
   auto plan = [&](int number, const std::string& what) {
     out.steps.push_back({.number = number, .what = what, .config = c});
     ProcedureStep& step = out.steps.back();
-    place(model, backend, ranks, step);
+    plan_step(model, backend, ranks, step);
     step.fits = step.device <= have;
     return step.fits;
   };
@@ -75,7 +75,7 @@ Procedure walk_procedure(Model& model, const Config& asked, Backend backend, int
     out.steps.back().number = number, out.steps.back().what = why, out.steps.back().possible = false;
     return false;
   };
-  const bool half = planned_types(asked, backend).types.compute != DType::f32;
+  const bool half = planned_types(requested, backend).types.compute != DType::f32;
   auto walk = [&] {
     c.train.recompute = Recompute::full;
     if (plan(1, "gradient checkpointing (train.recompute=full)")) return true;
@@ -106,7 +106,7 @@ Procedure walk_procedure(Model& model, const Config& asked, Backend backend, int
       more.config.parallel.data = n / (more.config.parallel.tensor * more.config.parallel.pipeline);
       more.config.train.global_batch = std::max<int64_t>(more.config.train.global_batch, more.config.parallel.data);
       if (more.config.train.global_batch % more.config.parallel.data != 0) break;
-      place(model, backend, n, more);
+      plan_step(model, backend, n, more);
       if (more.device <= have) out.ranks_enough = n;
     }
     return out;
@@ -114,7 +114,7 @@ Procedure walk_procedure(Model& model, const Config& asked, Backend backend, int
   for (;;) {  // larger products are faster
     c.train.micro_batch *= 2;
     const int64_t data = run_layout(out.steps.back().config, ranks, model).mesh.data;
-    if (free_batch) c.train.global_batch = std::max(asked.train.global_batch, c.train.micro_batch * data);
+    if (free_batch) c.train.global_batch = std::max(requested.train.global_batch, c.train.micro_batch * data);
     if (c.train.micro_batch > kMostMicro || c.train.global_batch % (c.train.micro_batch * data) != 0) break;
     if (!plan(10, fmt::format("micro batches of {}", c.train.micro_batch))) break;
   }

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
-#include "plan/ways.h"
+#include "plan/knobs.h"
 
 namespace ravine {
 
@@ -36,7 +36,7 @@ struct Procedure {
 // Plans the steps of the DeepSpeed guide's procedure in their order until one fits, then larger micro batches. The
 // batch is train.global_batch sequences over `ranks` ranks. free_batch: the batch may grow with the micro batches.
 // `bytes_per_rank`: the memory limit. A UserError if the mesh does not fit the model.
-Procedure walk_procedure(Model& model, const Config& asked, Backend backend, int ranks, int64_t bytes_per_rank,
+Procedure walk_procedure(Model& model, const Config& requested, Backend backend, int ranks, int64_t bytes_per_rank,
                          bool free_batch = false);
 
 }  // namespace ravine

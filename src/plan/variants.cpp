@@ -55,21 +55,21 @@ Variants::Variants(const Config& config, Backend backend, const Types& types, St
   seconds_ = plan(configured_).time;
 }
 
-Variant Variants::plan(const Way& way) {
+Variant Variants::plan(const Trial& trial) {
   Variant v;
-  v.changes = way.changes(configured_);
-  v.same_work = way.length == shape_.columns;
-  const Config config = way.config(config_);
-  const int64_t micros = div_exact(shape_.rows * shape_.micro_batches, way.micro_batch);
-  const StepShape shape{.rows = way.micro_batch,
-                        .columns = way.length,
+  v.changes = trial.changes(configured_);
+  v.same_work = trial.length == shape_.columns;
+  const Config config = trial.config(config_);
+  const int64_t micros = div_exact(shape_.rows * shape_.micro_batches, trial.micro_batch);
+  const StepShape shape{.rows = trial.micro_batch,
+                        .columns = trial.length,
                         .micro_batches = micros,
                         .validation = shape_.validation,
                         .leaves = std::gcd(shape_.leaves, micros)};
   WorkCount work;
   const auto [types, kernels] = planned_types(config, backend_);
   v.bytes = planned_step(model_, config, types, kernels, shape, ranks_, &work).bytes + base_;
-  const double tokens = static_cast<double>(way.micro_batch * micros * way.length);
+  const double tokens = static_cast<double>(trial.micro_batch * micros * trial.length);
   const double flops = types.compute == DType::bf16 ? peaks_.bf16_flops : peaks_.f32_flops;
   const double seconds = work.seconds(flops, peaks_.copy_bytes, micros) / tokens;
   v.time = seconds_ > 0 ? seconds / seconds_ : seconds;
@@ -77,11 +77,11 @@ Variant Variants::plan(const Way& way) {
 }
 
 std::vector<Variant> Variants::that_fit(int64_t bytes, size_t count) {
-  std::vector<Way> fitting;
+  std::vector<Trial> fitting;
   std::vector<Variant> out;
-  for (const Way& w : knobs_.mildest_first()) {
+  for (const Trial& w : knobs_.mildest_first()) {
     // a smaller change fits
-    if (std::any_of(fitting.begin(), fitting.end(), [&](const Way& f) { return f.at_most(w); })) continue;
+    if (std::any_of(fitting.begin(), fitting.end(), [&](const Trial& f) { return f.at_most(w); })) continue;
     Variant v = plan(w);
     if (v.bytes > bytes) continue;
     fitting.push_back(w);
@@ -96,7 +96,7 @@ std::vector<Variant> Variants::that_fit(int64_t bytes, size_t count) {
 
 Variant Variants::smallest() {
   Variant best;
-  for (const Way& w : knobs_.mildest_first())
+  for (const Trial& w : knobs_.mildest_first())
     if (Variant v = plan(w); best.bytes == 0 || v.bytes < best.bytes) best = v;
   return best;
 }
@@ -105,12 +105,12 @@ std::vector<Variant> Variants::neighbours() {
   std::vector<Variant> out{plan(configured_)};
   auto turned = [&](auto knob, auto value) { out.push_back(plan(configured_.with(knob, value))); };
   for (const Recompute r : kRecomputes)
-    if (r != configured_.recompute) turned(&Way::recompute, r);
-  if (knobs_.micro_batches.size() > 1) turned(&Way::micro_batch, knobs_.micro_batches[1]);
+    if (r != configured_.recompute) turned(&Trial::recompute, r);
+  if (knobs_.micro_batches.size() > 1) turned(&Trial::micro_batch, knobs_.micro_batches[1]);
   if (shape_.rows * shape_.micro_batches % (2 * shape_.rows) == 0 && ranks_.mesh().pipeline == 1)
-    turned(&Way::micro_batch, 2 * shape_.rows);
-  if (backend_ == Backend::cpu && configured_.compute == DType::f32) turned(&Way::compute, DType::bf16);
-  if (backend_ == Backend::cpu && configured_.compute == DType::bf16) turned(&Way::compute, DType::f32);
+    turned(&Trial::micro_batch, 2 * shape_.rows);
+  if (backend_ == Backend::cpu && configured_.compute == DType::f32) turned(&Trial::compute, DType::bf16);
+  if (backend_ == Backend::cpu && configured_.compute == DType::bf16) turned(&Trial::compute, DType::f32);
   return out;
 }
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "plan/knobs.h"
 #include "plan/machine.h"
-#include "plan/ways.h"
 
 namespace ravine {
 
@@ -37,7 +37,7 @@ class Variants {
   std::vector<Variant> neighbours();
 
  private:
-  Variant plan(const Way& way);
+  Variant plan(const Trial& trial);
 
   Config config_;
   Backend backend_;
@@ -46,7 +46,7 @@ class Variants {
   Ranks ranks_;
   int64_t base_;
   MachinePeaks peaks_;
-  Way configured_;
+  Trial configured_;
   Knobs knobs_;         // values from the configured one to those that need less memory
   double seconds_ = 0;  // per token, as configured
 };

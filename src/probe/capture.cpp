@@ -303,7 +303,7 @@ bool Capture::write_tensors(std::vector<Noted>& noted) {
     DumpRecord& r = n.record;
     const auto sums = std::make_tuple(r.figures.order_free, r.figures.positional, r.dtype, r.shape.text());
     const std::string stored = fmt::format("{}/{}/{}", r.path, r.tensor, fmt::join(r.at, ","));
-    const auto [it, fresh] = written_.try_emplace(sums, Place{file, stored});
+    const auto [it, fresh] = written_.try_emplace(sums, WrittenFile{file, stored});
     r.file = it->second.file, r.stored = it->second.stored;
     if (!fresh) continue;
     memory.push_back(packed(n.view));

@@ -9,12 +9,12 @@
 #include "config/config.h"
 #include "config/step_ranges.h"
 #include "probe/dump_log.h"
-#include "train/step_watch.h"
+#include "train/step_observer.h"
 
 namespace ravine {
 
 // An observer that writes the calls of the selected steps of a run to a dump. Each rank has one.
-class Capture : public StepWatch, public Observer {
+class Capture : public StepObserver, public Observer {
  public:
   // Checks the folder of the dump, and writes nothing yet. A folder with other files than a dump is a UserError.
   explicit Capture(const DumpOption& option);
@@ -36,7 +36,7 @@ class Capture : public StepWatch, public Observer {
     DumpRecord record;
     TensorView view;
   };
-  struct Place {
+  struct WrittenFile {
     std::string file, stored;
   };
   // A tensor whose figures are known, until a call writes it. So a tensor that several calls read is read only once for
@@ -77,7 +77,7 @@ class Capture : public StepWatch, public Observer {
   std::vector<Known> known_;
   std::vector<std::string> step_files_;  // files that this step has made
   // Files of the current step, by checksums, type and shape: a tensor that several calls read is written once.
-  std::map<std::tuple<uint64_t, uint64_t, DType, std::string>, Place> written_;
+  std::map<std::tuple<uint64_t, uint64_t, DType, std::string>, WrittenFile> written_;
 };
 
 }  // namespace ravine

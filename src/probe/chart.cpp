@@ -20,7 +20,7 @@ struct ChartAxis {
   double low = 0, high = 1;
   bool logarithmic = false;
 
-  double place(double v) const {
+  double axis_position(double v) const {
     if (logarithmic) return v > 0 ? (std::log10(v) - std::log10(low)) / (std::log10(high) - std::log10(low)) : std::nan("");
     return (v - low) / (high - low);
   }
@@ -68,7 +68,7 @@ struct ChartPoint {
 std::vector<ChartPoint> thinned(const Series& s, const ChartAxis& ax, const ChartAxis& ay, int columns) {
   std::vector<ChartPoint> all, out;
   for (size_t i = 0; i < s.y.size(); ++i)
-    all.push_back({ax.place(s.x[i]), is_drawn(s.y[i], ay.logarithmic) ? ay.place(s.y[i]) : std::nan("")});
+    all.push_back({ax.axis_position(s.x[i]), is_drawn(s.y[i], ay.logarithmic) ? ay.axis_position(s.y[i]) : std::nan("")});
   if (all.size() <= 2 * static_cast<size_t>(columns)) return all;
   for (size_t i = 0; i < all.size();) {
     const int column = static_cast<int>(all[i].x * columns);
@@ -201,7 +201,7 @@ std::string terminal_chart(const Chart& chart, int columns, int rows, bool colou
   }
   std::vector<std::string> labels(static_cast<size_t>(rows));
   for (double t : axis_ticks(ay, std::max(2, rows / 3)))
-    if (double at = ay.place(t); at >= -1e-9 && at <= 1 + 1e-9)
+    if (double at = ay.axis_position(t); at >= -1e-9 && at <= 1 + 1e-9)
       labels[static_cast<size_t>(std::clamp(static_cast<int>(std::lround((1 - at) * (rows - 1))), 0, rows - 1))] = tick_text(t);
   std::string out = chart.title;
   if (chart.series.size() > 1)
@@ -249,13 +249,13 @@ std::string svg_chart(const Chart& chart, int width, int height) {
       "<rect width=\"{0}\" height=\"{1}\" fill=\"#ffffff\"/>\n<text x=\"{2}\" y=\"20\" font-size=\"14\" font-weight=\"bold\">{3}</text>\n",
       width, height, left, xml_escaped(chart.title));
   for (double t : axis_ticks(ay, 5)) {
-    const double y = py(ay.place(t));
+    const double y = py(ay.axis_position(t));
     out += fmt::format(
         "<line x1=\"{}\" x2=\"{}\" y1=\"{:.2f}\" y2=\"{:.2f}\" stroke=\"#dddddd\"/><text x=\"{}\" y=\"{:.2f}\" text-anchor=\"end\">{}</text>\n",
         left, right, y, y, left - 6, y + 4, tick_text(t));
   }
   for (double t : axis_ticks(ax, 7)) {
-    const double x = px(ax.place(t));
+    const double x = px(ax.axis_position(t));
     out += fmt::format(
         "<line x1=\"{:.2f}\" x2=\"{:.2f}\" y1=\"{}\" y2=\"{}\" stroke=\"#888888\"/><text x=\"{:.2f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
         x, x, bottom, bottom + 4, x, bottom + 18, tick_text(t));

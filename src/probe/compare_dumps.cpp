@@ -373,7 +373,7 @@ class RankComparison {
       p.same() ? (void)same_weights_.insert(p.a.path) : (void)same_weights_.erase(p.a.path);
     if (p.beyond() && named_call_ != p.a.call()) {
       Culprit c = culprit_of(p, is_given(p.a), a_, b_);
-      c.place = {p.a.step,
+      c.order = {p.a.step,
                  p.a.phase == Phase::forward  ? 0
                  : p.a.phase != Phase::update ? 1
                  : p.a.op == kGradientOp      ? 2
@@ -439,7 +439,7 @@ Comparison compare_dumps(Dump a, Dump b, const Substituted* substituted) {
   Comparison out;
   if (a.of_modules || b.of_modules)
     for (Dump* dump : {&a, &b})
-      for (RankDump& rank : dump->ranks) tell_settings_of_parameters(rank);
+      for (RankDump& rank : dump->ranks) fill_parameter_settings(rank);
   StoredDump stored_a(a.folder), stored_b(b.folder);
   Unmatched unmatched;
   std::set<std::string> paired;
@@ -478,7 +478,7 @@ Comparison compare_dumps(Dump a, Dump b, const Substituted* substituted) {
   for (const auto& [dump, damaged] : {std::pair{&a, &out.damaged_a}, {&b, &out.damaged_b}})
     for (const RankDump& rank : dump->ranks) *damaged += rank.damaged;
   std::stable_sort(out.culprits.begin(), out.culprits.end(),
-                   [](const Culprit& x, const Culprit& y) { return x.place < y.place; });
+                   [](const Culprit& x, const Culprit& y) { return x.order < y.order; });
   if (out.own_names) drop_modules_around(out.culprits);
   if (!out.culprits.empty()) out.inherited_from.clear();
   out.verdict = verdict_of(out);

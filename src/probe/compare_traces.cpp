@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kAfterLayers = int64_t{1} << 40;
 
 // Returns the position in a pass: hidden states, logits, loss, then gradients, the last one first.
-int64_t place_in_pass(const std::string& name, int64_t in_file) {
+int64_t order_in_pass(const std::string& name, int64_t in_file) {
   if (name.starts_with("hidden.") && name.size() < 16 && name.find_first_not_of("0123456789", 7) == std::string::npos)
     return std::stoll("0" + name.substr(7));
   if (name == "logits") return kAfterLayers;
@@ -36,11 +36,11 @@ DumpRecord record_of(const TensorInfo& t, std::vector<std::byte>& bytes) {
 Comparison compare_traces(const std::string& a_path, const std::string& b_path) {
   const NamedTensors a(a_path), b(b_path);
   std::vector<std::pair<int64_t, const TensorInfo*>> order;
-  for (const TensorInfo& t : a.tensors()) order.emplace_back(place_in_pass(t.name, static_cast<int64_t>(order.size())), &t);
+  for (const TensorInfo& t : a.tensors()) order.emplace_back(order_in_pass(t.name, static_cast<int64_t>(order.size())), &t);
   std::sort(order.begin(), order.end());
   Comparison out;
   double largest = 0;
-  for (const auto& [place, t] : order) {
+  for (const auto& [pass_order, t] : order) {
     const TensorInfo* other = b.find(t->name);
     if (!other) {
       out.unmatched.push_back(t->name + ", only in A");

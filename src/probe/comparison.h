@@ -83,7 +83,7 @@ struct Culprit {
   CulpritKind kind = CulpritKind::forward;
   int rank = 0;
   double error = 0, bound = 0;
-  std::array<int64_t, 3> place = {};  // position in the run: step, phase, number of the pair
+  std::array<int64_t, 3> order = {};  // position in the run: step, phase, number of the pair
   bool by_setting = false;            // true: a number in the call's formula differs, which `hypothesis` names
   std::string generates;              // dumps that Ravine's kernel does not reproduce: "A", "B", "A and B"; "": unknown
   int64_t alike = 0;                  // number of further calls of this op with the same fault
@@ -96,12 +96,13 @@ struct Comparison {
   // The phases (of a rank and step) without any partner in the other dump, as text. No later pair covers them, so the
   // dumps then do not agree.
   std::vector<std::string> uncovered;
-  std::vector<Culprit> culprits;              // in the order of the run; one for all calls of an op with the same fault
-  std::string inherited_from;                 // if there are no culprits: the first differing input made by no call
-  int64_t by_spread = 0;                      // number of pairs with a bound from perturbation (spread.h)
-  int64_t substituted = 0;                    // number of pairs that substitution has decided
-  std::vector<std::string> inherits;          // calls above their bounds whose errors are only inherited, as text
-  std::string verdict;                        // the result in three sentences, and one on damaged lines if there are any
+  std::vector<Culprit> culprits;      // in the order of the run; one for all calls of an op with the same fault
+  std::string inherited_from;         // if there are no culprits: the first differing input made by no call
+  int64_t by_spread = 0;              // number of pairs with a bound from perturbation (spread.h)
+  int64_t substituted = 0;            // number of pairs that substitution has decided
+  std::vector<std::string> inherits;  // calls above their bounds whose errors are only inherited, as text
+  // the result in three sentences, and one on damaged lines if there are any
+  std::string verdict;
   int64_t equal_bits = 0, equal_figures = 0;  // numbers of pairs with equal bits, and with equal rough figures
   bool of_modules = false;                    // true: at least one dump is of another program (dump_kinds.h)
   bool own_names = false;                     // true: both dumps are of another program, under its own names

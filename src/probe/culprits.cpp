@@ -85,7 +85,7 @@ void add_culprit(std::vector<Culprit>& to, Culprit c) {
                          : (known.kind == c.kind && known.op == c.op && known.tensor == c.tensor) ||
                                (c.by_setting && known.by_setting && known.hypothesis == c.hypothesis)) {
       const int64_t alike = known.alike + 1 + c.alike;
-      if (c.place < known.place) known = std::move(c);  // it is of another rank
+      if (c.order < known.order) known = std::move(c);  // it is of another rank
       known.alike = alike;
       return;
     }

@@ -14,7 +14,7 @@ constexpr const char* kScalars = "scalars";
 bool is_gradient(const DumpRecord& r);
 
 // Describes a pair of tensors above its bound as a culprit. given: true if the pair is a parameter before the first
-// step. a, b: the two dumps of the pair's rank. `place` of the result is not set.
+// step. a, b: the two dumps of the pair's rank. `order` of the result is not set.
 Culprit culprit_of(const ComparedPair& p, bool given, const RankDump& a, const RankDump& b);
 
 // Adds a culprit to a list. If the list has one of the same op with the same fault, only its count `alike` is

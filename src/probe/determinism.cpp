@@ -28,7 +28,7 @@ namespace {
 bool same_bits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
 // The difference of a case from the first one.
-struct Way {
+struct RunVariant {
   std::string name;
   int threads;
   Recompute recompute;
@@ -71,15 +71,15 @@ class Check {
     }
   }
 
-  RunBits run(const Way& way, OpHashes& hashes) const {
-    ThreadCount threads(way.threads);
+  RunBits run(const RunVariant& variant, OpHashes& hashes) const {
+    ThreadCount threads(variant.threads);
     RunBits trace;
     std::optional<CheckpointFolder> saved;
-    if (way.resume_after > 0) {
+    if (variant.resume_after > 0) {
       saved.emplace(options_.folder);
-      part(way, hashes, trace, 0, way.resume_after, &*saved);
+      part(variant, hashes, trace, 0, variant.resume_after, &*saved);
     }
-    part(way, hashes, trace, way.resume_after, options_.steps, saved ? &*saved : nullptr);
+    part(variant, hashes, trace, variant.resume_after, options_.steps, saved ? &*saved : nullptr);
     return trace;
   }
 
@@ -117,10 +117,11 @@ class Check {
   }
 
   // Runs steps [from, to) in a new engine. Starts from a checkpoint if from > 0, and writes one if `to` is not the end.
-  void part(const Way& way, OpHashes& hashes, RunBits& trace, int64_t from, int64_t to, CheckpointFolder* saved) const {
+  void part(const RunVariant& variant, OpHashes& hashes, RunBits& trace, int64_t from, int64_t to,
+            CheckpointFolder* saved) const {
     Config config = config_;
-    config.train.recompute = way.recompute;
-    for (const std::string& op : way.unfused) config.precision.unfused.push_back(op);
+    config.train.recompute = variant.recompute;
+    for (const std::string& op : variant.unfused) config.precision.unfused.push_back(op);
     std::unique_ptr<Model> model = open_run_model(config);
     StepEngine engine(*model, config, types_, backend_kernels(backend_, arithmetic_.products),
                       {config.train.micro_batch, columns_, micros_, false});
@@ -129,19 +130,20 @@ class Check {
       restore(engine, CheckpointReader((fs::path(saved->path) / checkpoint_name(from)).string(), true));
     else
       begin_weights(engine, config);
-    ReorderSum reorder(way.inject);
-    if (!way.inject.empty()) engine.ctx().add_observer(&reorder);
-    if (way.observed) engine.ctx().add_observer(&hashes);
+    ReorderSum reorder(variant.inject);
+    if (!variant.inject.empty()) engine.ctx().add_observer(&reorder);
+    if (variant.observed) engine.ctx().add_observer(&hashes);
     for (int64_t s = from; s < to; ++s) {
       const UpdateRates rates = rates_of_update(config.schedule, config.optimizer.lr, config.train.steps, s);
       StepResult r = engine.run(batches_[static_cast<size_t>(s)], s + 1, rates);
       trace.losses.push_back(r.loss);
       trace.norms.push_back(r.grad_norm);
     }
-    if (!way.inject.empty() && !reorder.done())
-      throw UserError(
-          reorder.met() ? "no sum at '" + way.inject + "' changes with its order" : "no product at '" + way.inject + "'",
-          "--inject", "it must be the path of a product without bias, like model.layers.0.mlp.down_proj", "name another one");
+    if (!variant.inject.empty() && !reorder.done())
+      throw UserError(reorder.met() ? "no sum at '" + variant.inject + "' changes with its order"
+                                    : "no product at '" + variant.inject + "'",
+                      "--inject", "it must be the path of a product without bias, like model.layers.0.mlp.down_proj",
+                      "name another one");
     TrainState state = state_of(engine);
     if (to < options_.steps) {
       CheckpointWriter writer;
@@ -186,15 +188,15 @@ DeterminismCase compare_runs(const std::string& name, const RunBits& a, const Ru
 std::vector<DeterminismCase> check_determinism(const Config& config, Backend backend, const DeterminismOptions& options,
                                                const std::function<void(const DeterminismCase&)>& done) {
   Check check(config, backend, options);
-  const Way first{.name = "as configured", .threads = thread_count(), .recompute = config.train.recompute};
-  std::vector<Way> ways{first, first};
-  ways[0].name = "again";
-  ways[1].name = "again, unobserved";
-  ways[1].observed = false;
-  auto add = [&](const std::string& name) -> Way& {
-    ways.push_back(first);
-    ways.back().name = name;
-    return ways.back();
+  const RunVariant first{.name = "as configured", .threads = thread_count(), .recompute = config.train.recompute};
+  std::vector<RunVariant> variants{first, first};
+  variants[0].name = "again";
+  variants[1].name = "again, unobserved";
+  variants[1].observed = false;
+  auto add = [&](const std::string& name) -> RunVariant& {
+    variants.push_back(first);
+    variants.back().name = name;
+    return variants.back();
   };
   for (int n : {1, 2, 3, 4})
     if (n != first.threads) add(fmt::format("{} thread{}", n, n > 1 ? "s" : "")).threads = n;
@@ -209,11 +211,11 @@ std::vector<DeterminismCase> check_determinism(const Config& config, Backend bac
   OpHashes reference;
   const RunBits expected = check.run(first, reference);
   std::vector<DeterminismCase> cases;
-  for (const Way& way : ways) {
+  for (const RunVariant& variant : variants) {
     OpHashes hashes(&reference);
-    RunBits trace = check.run(way, hashes);
-    cases.push_back(compare_runs(way.name, expected, trace, hashes));
-    require(!way.observed || cases.back().compared > 0, "check: no kernel call of '{}' was compared", way.name);
+    RunBits trace = check.run(variant, hashes);
+    cases.push_back(compare_runs(variant.name, expected, trace, hashes));
+    require(!variant.observed || cases.back().compared > 0, "check: no kernel call of '{}' was compared", variant.name);
     if (done) done(cases.back());
   }
   return cases;

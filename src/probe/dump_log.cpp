@@ -156,7 +156,7 @@ class RankReader {
            .verdict = field_or<std::string>(j, "verdict", where, "")};
     } else {
       DumpRecord r = record_from(j, where);
-      const auto [it, fresh] = places_.try_emplace(r.key(), to_.records.size());
+      const auto [it, fresh] = index_.try_emplace(r.key(), to_.records.size());
       if (fresh)
         to_.records.push_back(std::move(r));
       else
@@ -165,7 +165,7 @@ class RankReader {
   }
 
   RankDump& to_;
-  std::unordered_map<std::string, size_t> places_;  // index of a record, by key
+  std::unordered_map<std::string, size_t> index_;  // index of a record, by key
 };
 
 int rank_in(const std::string& name) {

@@ -120,13 +120,13 @@ std::span<const std::byte> StoredTensors::bytes(const StoredPart& part, DType* d
   return reader_->bytes(t);
 }
 
-ForeignTensor StoredTensors::read(const std::string& file, const std::optional<Shape>& said) {
+ForeignTensor StoredTensors::read(const std::string& file, const std::optional<Shape>& declared_shape) {
   ForeignTensor out;
   out.stored = {file, file};
   const auto data = bytes(out.stored, &out.dtype, &out.shape);
-  if (said && said->count() != out.shape.count())
+  if (declared_shape && declared_shape->count() != out.shape.count())
     throw UserError(fmt::format("it is {}", out.shape.text()), folder_ + "/" + file,
-                    fmt::format("the dump says that it is {}", said->text()), "record the dump again");
+                    fmt::format("the dump says that it is {}", declared_shape->text()), "record the dump again");
   out.figures = figures_of(view_of(const_cast<std::byte*>(data.data()), out.dtype, out.shape), true);
   return out;
 }

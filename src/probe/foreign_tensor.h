@@ -50,9 +50,9 @@ class StoredTensors {
   // Returns the bytes of a tensor, valid until the next call. Pickles without a tensor and arrays of objects are
   // UserErrors.
   std::span<const std::byte> bytes(const StoredPart& part, DType* dtype = nullptr, Shape* shape = nullptr);
-  // Reads the tensor in a file, and returns it with its figures and file. said: the shape that the log of the dump
-  // names; another number of elements in the file is a UserError. Empty: not known.
-  ForeignTensor read(const std::string& file, const std::optional<Shape>& said = {});
+  // Reads the tensor in a file, and returns it with its figures and file. declared_shape: the shape that the log of the
+  // dump names; another number of elements in the file is a UserError. Empty: not known.
+  ForeignTensor read(const std::string& file, const std::optional<Shape>& declared_shape = {});
 
  private:
   std::string folder_, open_;

@@ -132,8 +132,8 @@ class LayoutCheck {
     }
   }
 
-  LayoutTrace run(const Case& way, const Ranks& ranks) const {
-    Config config = config_of(way);
+  LayoutTrace run(const Case& layout_case, const Ranks& ranks) const {
+    Config config = config_of(layout_case);
     std::unique_ptr<Model> model = open_run_model(config);
     RunLayout layout = run_layout(config, ranks.size(), *model);
     const StepShape shape{.rows = config.train.micro_batch,
@@ -143,7 +143,7 @@ class LayoutCheck {
     StepEngine engine(*model, config, types_, backend_kernels(backend_, arithmetic_.products), shape, nullptr, &ranks);
     engine.allocate();
     begin_weights(engine, config);
-    if (way.inject == LayoutFault::cut) {  // Host work: two elements swap places
+    if (layout_case.inject == LayoutFault::cut) {  // Host work: two elements swap places
       TensorView weight = engine.store().resident_values(0);
       if (weight.dtype == DType::f64)
         std::swap(weight.as<double>()[0], weight.as<double>()[1]);
@@ -162,8 +162,9 @@ class LayoutCheck {
       const UpdateRates rates =
           rates_of_update(config.schedule, config.optimizer.lr, config.train.steps, s + config.schedule.warmup_steps);
       std::vector<MicroBatch> micros = make_step(*data_, loading, s).micro;
-      if (way.inject == LayoutFault::sum) std::swap(micros.front(), micros.back());
-      if (way.inject == LayoutFault::mask && std::exchange(micros[0].labels[0], kIgnored) != kIgnored) --micros[0].valid_tokens;
+      if (layout_case.inject == LayoutFault::sum) std::swap(micros.front(), micros.back());
+      if (layout_case.inject == LayoutFault::mask && std::exchange(micros[0].labels[0], kIgnored) != kIgnored)
+        --micros[0].valid_tokens;
       StepResult r = engine.run(micros, s + 1, rates);
       trace.losses.push_back(r.loss);
       trace.norms.push_back(r.grad_norm);
@@ -230,10 +231,10 @@ std::vector<Case> cases_for(int ranks) {
   return out;
 }
 
-LayoutResult compare_layouts(const Case& way, const LayoutTrace& one, const LayoutTrace& other, double bound) {
+LayoutResult compare_layouts(const Case& layout_case, const LayoutTrace& one, const LayoutTrace& other, double bound) {
   LayoutResult r;
-  r.name = way.name();
-  r.bitwise = way.mesh.tensor == 1;
+  r.name = layout_case.name();
+  r.bitwise = layout_case.mesh.tensor == 1;
   r.bound = r.bitwise ? 0 : bound;
   auto same = [](double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); };
   for (size_t s = one.losses.size(); s-- > 0;) {
@@ -264,24 +265,24 @@ std::vector<LayoutResult> check_layouts(const Config& config, Backend backend, W
     cases.back().inject = options.inject;
   }
   std::vector<LayoutResult> results;
-  for (const Case& way : cases) {
-    if (!check.fits(way)) continue;
-    int n = way.mesh.ranks();
+  for (const Case& layout_case : cases) {
+    if (!check.fits(layout_case)) continue;
+    int n = layout_case.mesh.ranks();
     if (n == 1) {
       if (me != 0) continue;
-      results.push_back(compare_layouts(way, one, check.run(way, Ranks()), check.bound()));
+      results.push_back(compare_layouts(layout_case, one, check.run(layout_case, Ranks()), check.bound()));
       if (done) done(results.back());
       continue;
     }
     if (me < n) {
       FirstRanks few(*world, n);
-      LayoutTrace other = check.run(way, Ranks(few, way.mesh));
+      LayoutTrace other = check.run(layout_case, Ranks(few, layout_case.mesh));
       if (me == 0) {
-        results.push_back(compare_layouts(way, one, other, check.bound()));
+        results.push_back(compare_layouts(layout_case, one, other, check.bound()));
         if (done) done(results.back());
       }
     } else {  // one group for the first n ranks, one per axis, and one for the way back over the pipeline
-      const Mesh& m = way.mesh;
+      const Mesh& m = layout_case.mesh;
       const int groups =
           1 + (m.pipeline > 1 ? 2 : 0) + (m.data > 1) + (m.tensor > 1) + (m.expert > 1) + (m.expert > 1 && m.data > m.expert);
       for (int i = 0; i < groups; ++i) world->group({me}, "idle");

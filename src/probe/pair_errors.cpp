@@ -23,23 +23,23 @@ constexpr int64_t kFarthest = std::numeric_limits<int64_t>::max();
 // Returns the index of a number in the order of its type: neighbours are 1 apart, as are the smallest numbers of both
 // signs.
 template <class Bits, class Number>
-int64_t place_in_order(Number x) {
+int64_t order_of(Number x) {
   const auto bits = std::bit_cast<Bits>(x);
   constexpr Bits sign = Bits{1} << (sizeof(Bits) * 8 - 1);
   const auto magnitude = static_cast<int64_t>(bits & ~sign);
   return bits & sign ? -magnitude : magnitude;
 }
 
-int64_t place_of(DType type, double x) {
+int64_t order_of_value(DType type, double x) {
   switch (type) {
     case DType::f64:
-      return place_in_order<uint64_t>(x);
+      return order_of<uint64_t>(x);
     case DType::f32:
-      return place_in_order<uint32_t>(static_cast<float>(x));
+      return order_of<uint32_t>(static_cast<float>(x));
     case DType::bf16:
-      return place_in_order<uint16_t>(bf16(static_cast<float>(x)));
+      return order_of<uint16_t>(bf16(static_cast<float>(x)));
     default:
-      return place_in_order<uint16_t>(f16(static_cast<float>(x)));
+      return order_of<uint16_t>(f16(static_cast<float>(x)));
   }
 }
 
@@ -50,7 +50,7 @@ int64_t steps_between(DType type, Real a, Real b) {
     const Real d = std::abs(b - a);
     return d < static_cast<Real>(kFarthest) ? static_cast<int64_t>(d) : kFarthest;
   }
-  const int64_t x = place_of(type, static_cast<double>(a)), y = place_of(type, static_cast<double>(b));
+  const int64_t x = order_of_value(type, static_cast<double>(a)), y = order_of_value(type, static_cast<double>(b));
   int64_t d = 0;
   if (__builtin_sub_overflow(std::max(x, y), std::min(x, y), &d)) return kFarthest;
   return d;

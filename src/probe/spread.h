@@ -20,7 +20,7 @@
 
 #include "engine/observer.h"
 #include "probe/substitution.h"
-#include "train/step_watch.h"
+#include "train/step_observer.h"
 
 namespace ravine {
 
@@ -33,7 +33,7 @@ void move_parameters(WeightSource& store, DType unit, uint64_t seed = 0);
 
 // An observer that measures the spread of tensors of two dumps: how much they change if all parameters are moved by a
 // rounding. It observes a repeated run, then the same run with moved parameters.
-class Spread : public StepWatch, public Observer {
+class Spread : public StepObserver, public Observer {
  public:
   Spread(const Dump& a, const Dump& b, Substituted& found);
   // True if a perturbed run is needed: substitution has not decided all tensors. Called after the unperturbed run.

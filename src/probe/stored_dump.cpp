@@ -8,7 +8,7 @@
 
 namespace ravine {
 
-constexpr int64_t kAskedAtOnce = 128 * 1024;  // bytes that the operating system reads ahead per request, on any disk
+constexpr int64_t kReadahead = 128 * 1024;  // bytes that the operating system reads ahead per request, on any disk
 
 std::span<const std::byte> StoredDump::bytes(const DumpRecord& r) {
   if (!r.parts.empty()) {
@@ -28,11 +28,11 @@ void StoredDump::will_read(const DumpRecord& r) {
 }
 
 void StoredDump::will_read(const std::string& file) {
-  if (file == asked_) return;
-  asked_ = file;
+  if (file == opened_) return;
+  opened_ = file;
   const Fd fd(::open((folder_ + "/" + file).c_str(), O_RDONLY | O_CLOEXEC));
   const int64_t size = fd ? ::lseek(*fd, 0, SEEK_END) : 0;
-  for (int64_t at = 0; at < size; at += kAskedAtOnce) ::posix_fadvise(*fd, at, kAskedAtOnce, POSIX_FADV_WILLNEED);
+  for (int64_t at = 0; at < size; at += kReadahead) ::posix_fadvise(*fd, at, kReadahead, POSIX_FADV_WILLNEED);
 }
 
 std::span<const std::byte> StoredDump::part(const StoredPart& p, const DumpRecord& r) {

@@ -21,7 +21,7 @@ class StoredDump {
   void will_read(const std::string& file);
   std::span<const std::byte> part(const StoredPart& p, const DumpRecord& r);
 
-  std::string folder_, asked_;
+  std::string folder_, opened_;
   StoredTensors tensors_;
   std::vector<std::byte> joined_;
 };

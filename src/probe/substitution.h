@@ -22,7 +22,7 @@
 #include "engine/observer.h"
 #include "probe/comparison.h"
 #include "probe/stored_dump.h"
-#include "train/step_watch.h"
+#include "train/step_observer.h"
 
 namespace ravine {
 
@@ -39,7 +39,7 @@ struct Substituted {
 
 // An observer of a run that repeats the steps of two dumps. The observer runs each call's kernel on the inputs in each
 // dump, and compares the results with the outputs in the dump.
-class Substitution : public StepWatch, public Observer {
+class Substitution : public StepObserver, public Observer {
  public:
   // Both dumps must have the same layout (same_layout in whole_run.h). Dumps and `found` must outlive this object.
   // found: receives the results.

@@ -64,11 +64,11 @@ uint64_t bits_of(T x) {
 template <class T>
 RAVINE_CLONES void add_checksums(const T* v, int64_t n, int64_t first, TensorFigures& f) {
   constexpr uint64_t c = 0x243f6a8885a308d3, g = 0x9e3779b97f4a7c15;
-  uint64_t order_free = 0, positional = 0, place = static_cast<uint64_t>(first + 1) * g;
-  for (int64_t i = 0; i < n; ++i, place += g) {
+  uint64_t order_free = 0, positional = 0, position = static_cast<uint64_t>(first + 1) * g;
+  for (int64_t i = 0; i < n; ++i, position += g) {
     const uint64_t b = bits_of(v[i]) + c;
     order_free += mixed(b);
-    positional += mixed(b + place);
+    positional += mixed(b + position);
   }
   f.order_free += order_free, f.positional += positional;
 }

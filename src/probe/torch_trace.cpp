@@ -100,8 +100,8 @@ class TraceReader {
         {"weights", "weights"}, {"exp_avg", "m"}, {"exp_avg_sq", "v"}, {"momentum_buffer", "buffer"}, {"sum", "sum"}};
     const std::string number = std::to_string(step_);
     const Json& steps = manifest_["steps"];
-    const Json said = steps.contains(number) ? steps[number] : Json::object();
-    if (steps.contains(number) && (!said.contains("settings") || !said["settings"].is_object()))
+    const Json step_json = steps.contains(number) ? steps[number] : Json::object();
+    if (steps.contains(number) && (!step_json.contains("settings") || !step_json["settings"].is_object()))
       throw UserError("no settings of step " + number, folder_ + "/" + kTraceMark, "they are a map of parameters to numbers",
                       "record the trace again");
     for (const TensorInfo& t : files_.at(step_).reader->tensors()) {
@@ -118,17 +118,18 @@ class TraceReader {
         if (!gradient && r.tensor == theirs) r.tensor = ours;
       const ForeignTensor all{.dtype = t.dtype, .shape = t.shape, .figures = {}, .stored = {files_.at(step_).name, t.name}};
       rank_.records.push_back(*record_of_parts(std::move(r), {all}, false, fetch()));
-      if (rank_.records.back().tensor == "weights" && said.contains("settings") && said["settings"].contains(full))
-        for (const auto& [key, x] : said["settings"][full].items())
+      if (rank_.records.back().tensor == "weights" && step_json.contains("settings") && step_json["settings"].contains(full))
+        for (const auto& [key, x] : step_json["settings"][full].items())
           if (x.is_number()) rank_.records.back().settings.emplace_back(key, x.get<double>());
     }
-    if (!said.contains("losses")) return;
+    if (!step_json.contains("losses")) return;
     DumpedStep& end = rank_.steps[step_];
     double sum = 0;
-    for (const Json& l : said["losses"]) sum += l.is_number() ? l.get<double>() : 0;
-    end.loss =
-        said["losses"].empty() ? std::numeric_limits<double>::quiet_NaN() : sum / static_cast<double>(said["losses"].size());
-    end.grad_norm = said.contains("grad_norm") && said["grad_norm"].is_number() ? said["grad_norm"].get<double>() : 0;
+    for (const Json& l : step_json["losses"]) sum += l.is_number() ? l.get<double>() : 0;
+    end.loss = step_json["losses"].empty() ? std::numeric_limits<double>::quiet_NaN()
+                                           : sum / static_cast<double>(step_json["losses"].size());
+    end.grad_norm =
+        step_json.contains("grad_norm") && step_json["grad_norm"].is_number() ? step_json["grad_norm"].get<double>() : 0;
   }
 
   std::string folder_;
@@ -154,7 +155,7 @@ bool is_torch_trace(const std::string& folder) {
 
 Dump read_torch_trace(const std::string& folder) { return TraceReader(folder).read(); }
 
-void tell_settings_of_parameters(RankDump& rank) {
+void fill_parameter_settings(RankDump& rank) {
   std::map<std::pair<int64_t, std::string>, std::vector<std::pair<std::string, double>>> of;
   std::map<std::string, double> rates;  // by call
   for (const DumpRecord& r : rank.records)

@@ -19,6 +19,6 @@ Dump read_torch_trace(const std::string& folder);
 
 // Copies the settings of each update (learning rates, betas, decay) to the `state` records of its parameters. Called
 // for a dump of Ravine that is compared with a trace of another program, which has the settings there.
-void tell_settings_of_parameters(RankDump& rank);
+void fill_parameter_settings(RankDump& rank);
 
 }  // namespace ravine

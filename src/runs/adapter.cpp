@@ -66,7 +66,7 @@ const std::string& base_of(const Config& c) { return c.model.path.empty() ? c.mo
 
 std::optional<LoraSettings> lora_of(const Config& c, const Model& base) {
   const LoraOptions& o = c.lora;
-  if (!o.asked()) {
+  if (!o.enabled()) {
     refuse_unused(c);
     return std::nullopt;
   }
@@ -74,15 +74,15 @@ std::optional<LoraSettings> lora_of(const Config& c, const Model& base) {
     throw UserError("an adapter without a base", "lora.rank",
                     c.lora.merge ? "it is merged into the weights of model.path" : "an adapter is trained on stored weights",
                     "set model.path to the folder of the base model");
-  LoraOptions asked = o;  // with the module names of the family
-  asked.targets = family_spelling(base, o.targets), asked.save = family_spelling(base, o.save);
+  LoraOptions requested = o;  // with the module names of the family
+  requested.targets = family_spelling(base, o.targets), requested.save = family_spelling(base, o.save);
   LoraSettings s;
   s.where = "lora.targets", s.from_options = true;
-  each_setting(asked, s, [&](const std::string& key, const auto& option, auto& setting) {
+  each_setting(requested, s, [&](const std::string& key, const auto& option, auto& setting) {
     setting = option;
     const std::string name = "lora." + key;
     if (const auto source = c.sources.find(name); source != c.sources.end())
-      s.places[key] = fmt::format("{}, {}", name, source->second);
+      s.sources[key] = fmt::format("{}, {}", name, source->second);
   });
   if (s.targets.empty()) s.targets = usual_targets(base);
   s.ties_weights = is_tied(base) && saves_table(base, s);
@@ -93,7 +93,7 @@ std::optional<LoraSettings> lora_of(const Config& c, const Model& base) {
     for (const auto& [name, spec] : adapter_specs(base, lora)) names.push_back(name);
     return names;
   };
-  each_setting(asked, stored, [&]<class T>(const std::string& key, const T& option, T& setting) {
+  each_setting(requested, stored, [&]<class T>(const std::string& key, const T& option, T& setting) {
     const auto where = c.sources.find("lora." + key);
     if (where == c.sources.end()) return;
     if (key == "dropout") {  // used by training only: any value is allowed
@@ -102,8 +102,8 @@ std::optional<LoraSettings> lora_of(const Config& c, const Model& base) {
     }
     if (key == "targets") {  // other names of the same modules are allowed
       LoraSettings other = stored;
-      other.targets = asked.targets, other.targets_whole = false;
-      if (asked.targets.empty() || modules(other) == modules(stored)) return;
+      other.targets = requested.targets, other.targets_whole = false;
+      if (requested.targets.empty() || modules(other) == modules(stored)) return;
     }
     if (const T given = in_order(option), there = in_order(setting); given != there)
       throw UserError(fmt::format("lora.{} is {}", key, Json(given).dump()), where->second,
@@ -114,8 +114,8 @@ std::optional<LoraSettings> lora_of(const Config& c, const Model& base) {
 }
 
 void keep_in_config(const LoraSettings& s, Config& c) {
-  LoraSettings said = s;
-  each_setting(c.lora, said, [&](const std::string& key, auto& option, const auto& setting) {
+  LoraSettings requested_settings = s;
+  each_setting(c.lora, requested_settings, [&](const std::string& key, auto& option, const auto& setting) {
     if (key != "targets" || !s.targets_whole) option = setting;
   });
 }

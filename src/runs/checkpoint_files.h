@@ -47,7 +47,7 @@ class CheckpointFiles {
   // Returns the pattern of the names of checkpoints of this format, for messages: "checkpoint-*".
   virtual std::string pattern() const = 0;
   // True if the run also exports a model folder at its end.
-  virtual bool beside_model() const = 0;
+  virtual bool exports_model() const = 0;
 };
 
 }  // namespace ravine

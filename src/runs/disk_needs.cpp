@@ -16,7 +16,7 @@
 
 namespace ravine {
 
-DiskNeeds disk_needs(int64_t checkpoint, int64_t model, int64_t saves, int64_t keep, int64_t there, int64_t beside) {
+DiskNeeds disk_needs(int64_t checkpoint, int64_t model, int64_t saves, int64_t keep, int64_t there, int64_t extra) {
   auto kept = [&](int64_t n) {
     return keep == 0 ? n : std::min(n, std::max(keep, int64_t{1}));
   };  // of n, after older checkpoints are removed
@@ -25,7 +25,7 @@ DiskNeeds disk_needs(int64_t checkpoint, int64_t model, int64_t saves, int64_t k
   auto needs = [&](int64_t n) {
     if (n == 0) return model;
     const int64_t before = n == 1 ? 0 : std::max(int64_t{0}, kept(there + n - 1) - there), after = kept(there + n) - there;
-    return std::max((before + 1) * checkpoint + beside, after * checkpoint + model);
+    return std::max((before + 1) * checkpoint + extra, after * checkpoint + model);
   };
   DiskNeeds d;
   d.least = std::max(int64_t{0}, needs(std::min<int64_t>(saves, 1)));
@@ -90,7 +90,7 @@ std::string twice(const Config& config) {
 
 SavedBytes saved_bytes(const Config& config, Model& model, const Types& types, bool keeps_frozen, int data_ranks) {
   SavedBytes bytes{.checkpoint = checkpoint_bytes(config, model, types, keeps_frozen, data_ranks)};
-  const bool adapter = config.lora.asked() && !config.lora.merge;
+  const bool adapter = config.lora.enabled() && !config.lora.merge;
   for (const FileTensor& t : adapter ? adapter_files(model).tensors : model.files().tensors)
     bytes.model += t.shape.count() * (adapter ? 4 : size_of(config.checkpoint.model_dtype.value()));
   return bytes;

@@ -14,12 +14,12 @@ struct Types;
 // The result of disk_needs: the bytes that a run will add to its disk. least: to save anything at all. most: the peak.
 //
 // Arguments of disk_needs: `checkpoint`: bytes of a checkpoint. `model`: bytes of the model at the end. `saves`:
-// checkpoints still to be made. `keep`: checkpoint.keep. `there`: checkpoints in the folder now. `beside`: extra bytes
+// checkpoints still to be made. `keep`: checkpoint.keep. `there`: checkpoints in the folder now. `extra`: extra bytes
 // while a checkpoint is written, freed afterwards.
 struct DiskNeeds {
   int64_t least = 0, most = 0;
 };
-DiskNeeds disk_needs(int64_t checkpoint, int64_t model, int64_t saves, int64_t keep, int64_t there, int64_t beside = 0);
+DiskNeeds disk_needs(int64_t checkpoint, int64_t model, int64_t saves, int64_t keep, int64_t there, int64_t extra = 0);
 
 // The bytes of the files that a run writes, over all ranks: one checkpoint, and the model at the end. The result of
 // saved_bytes.

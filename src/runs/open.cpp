@@ -40,12 +40,12 @@ void refuse_idle_norms(const Config& c, const Model& model) {
   if (pattern.empty() || matches(pattern) != params.end()) return;
   std::string word = pattern;
   std::erase_if(word, [](char x) { return x == '*' || x == '?'; });
-  const auto meant = matches("*" + word + "*");
+  const auto likely = matches("*" + word + "*");
   throw UserError("pattern matches no parameter", fmt::format("log.local_norms='{}'", pattern),
                   "it must match the whole name of at least one parameter that is trained",
-                  meant == params.end()
+                  likely == params.end()
                       ? "a pattern is for example 'model.layers.0.*'; `ravine info` lists the names of a model"
-                      : fmt::format("write '*{}*', which matches {}", word, meant->name));
+                      : fmt::format("write '*{}*', which matches {}", word, likely->name));
 }
 
 void refuse_strange_config(const Config& c) {
@@ -61,7 +61,7 @@ std::unique_ptr<Model> open_run_model(const Config& c) {
   else
     check_model_folder(c.model.path, "model.path");
   std::unique_ptr<Model> model =
-      c.model.path.empty() ? make_model(new_model_config(c), model_place(c.model)) : open_resized_model(c);
+      c.model.path.empty() ? make_model(new_model_config(c), model_label(c.model)) : open_resized_model(c);
   model = with_experts(std::move(model), c);
   if (const auto lora = lora_of(c, *model)) {
     model = with_adapters(*model, *lora);
@@ -70,8 +70,8 @@ std::unique_ptr<Model> open_run_model(const Config& c) {
     if (c.lora.base) keep_base(*model, *c.lora.base);
   }
   auto given = [&](const std::string& option) {
-    const auto place = c.sources.find(option);
-    return place == c.sources.end() || place->second == "command line" ? "" : ", " + place->second;
+    const auto source = c.sources.find(option);
+    return source == c.sources.end() || source->second == "command line" ? "" : ", " + source->second;
   };
   std::vector<ParamRule> rules;
   for (const std::string& f : c.train.freeze)
@@ -123,8 +123,8 @@ Sources open_sources(const Config& c, const ModelFacts& facts, std::function<voi
       throw UserError("no tokenizer", "model.tokenizer", "text data needs one",
                       "set model.tokenizer to a tokenizer.model or its folder");
     s.tokenizer = open_tokenizer(where);
-    if (const std::string trouble = vocabulary_trouble(s.tokenizer->size(), facts.vocabulary); !trouble.empty())
-      throw UserError(trouble, where, "every id must have a row in the embedding",
+    if (const std::string problem = vocabulary_problem(s.tokenizer->size(), facts.vocabulary); !problem.empty())
+      throw UserError(problem, where, "every id must have a row in the embedding",
                       c.model.path.empty()
                           ? "use the tokenizer of this model, or a config with a larger vocab_size"
                           : "set model.vocabulary=-1 to give each id a row, or use the tokenizer of this model");
@@ -132,9 +132,9 @@ Sources open_sources(const Config& c, const ModelFacts& facts, std::function<voi
   refuse_long_sequences(c, facts);
   s.data = open_datasets(data, s.tokenizer.get());
   if (c.model.path.empty())
-    if (const int64_t had = run_vocabulary(c, asked_model_config(c), 0); had != facts.vocabulary)
+    if (const int64_t had = run_vocabulary(c, requested_model_config(c), 0); had != facts.vocabulary)
       s.data.notes.push_back(fmt::format("the new model has the {} ids of the tokenizer, not the {} of {}", facts.vocabulary,
-                                         had, model_place(c.model)));
+                                         had, model_label(c.model)));
   return s;
 }
 

@@ -25,7 +25,7 @@ struct OpenedRun {
   // this job, which must outlive this; null: a single rank. `form`: the checkpoint format of another program; null:
   // Ravine's.
   OpenedRun(Config given, Log& to, World* job, std::shared_ptr<const CheckpointFiles> form = nullptr)
-      : files(std::move(form)), asked(settled(std::move(given))), log(to), world(job) {}
+      : files(std::move(form)), requested(settled(std::move(given))), log(to), world(job) {}
   OpenedRun(const OpenedRun&) = delete;
   OpenedRun& operator=(const OpenedRun&) = delete;
 
@@ -33,9 +33,9 @@ struct OpenedRun {
 
   std::shared_ptr<const CheckpointFiles> files;  // null: Ravine's checkpoints
   std::vector<std::string> taken;                // log lines: options that another program's checkpoint replaced
-  const Config asked;
+  const Config requested;
   std::shared_ptr<const RunSpec> spec;  // the resolved run; null until model and ranks are known
-  const Config& config() const { return spec ? spec->options : asked; }
+  const Config& config() const { return spec ? spec->options : requested; }
   Log& log;
   World* world;
   std::unique_ptr<RunFolder> folder;

@@ -151,7 +151,7 @@ void set_option(Config& config, const std::string& name, const std::string& valu
 
 // Logs the learning rates of the last update and of the next one, if the options of `before` give the next one another
 // rate.
-void say_other_rate(const OpenedRun& run, const Config& before, int64_t updates, int64_t done) {
+void warn_of_other_rate(const OpenedRun& run, const Config& before, int64_t updates, int64_t done) {
   const Config& now = run.config();
   if (follows_validation(now.schedule) || make_update_rule(now.optimizer)->own_rate(updates + 1)) return;
   auto rate = [](const Config& c, int64_t update) { return learning_rate(c.schedule, c.optimizer.lr, c.train.steps, update); };
@@ -201,12 +201,12 @@ std::optional<ResumePoint> find_checkpoint(const OpenedRun& run, Progress& p) {
     run.log.line("changed  {}{}", c.text(), meaning);
   }
   if (const int64_t updates = field_or(reader.scalars(), "optimizer_steps", scalars_of(*from), p.done); updates > 0)
-    say_other_rate(run, before, updates, p.done);
+    warn_of_other_rate(run, before, updates, p.done);
   return from;
 }
 
 // Continues at the same sample as the run of the checkpoint, also if batch size, sources or weights have changed.
-void place_data(const OpenedRun& run, const ResumePoint* point, Progress& p) {
+void restore_data_position(const OpenedRun& run, const ResumePoint* point, Progress& p) {
   const int64_t batch = run.config().train.global_batch;
   const CheckpointReader* from = point ? point->reader.get() : nullptr;
   if (from) {

@@ -46,7 +46,7 @@ std::optional<ResumePoint> find_checkpoint(const OpenedRun& run, Progress& progr
 
 // Sets which samples the coming steps read, in `progress` and in the run's data. `from`: the checkpoint to resume from;
 // null: a new run.
-void place_data(const OpenedRun& run, const ResumePoint* from, Progress& progress);
+void restore_data_position(const OpenedRun& run, const ResumePoint* from, Progress& progress);
 
 // Loads weights and optimizer states into the allocated engine, and sets the rest of `progress`. `from`: the checkpoint
 // to resume from; null: a new run begins. `process`: id that this process writes to its checkpoints (CheckpointLine).

@@ -22,7 +22,7 @@ void note_end(const Config& config, const ModelFacts& facts, const GenerationDef
   const std::optional<int32_t> taught = data.end_token ? data.end_token : data.document_end;
   if (!taught) return;
   std::vector<int64_t> named(facts.eos);
-  std::string where = config.model.path.empty() ? model_place(config.model) : config.model.path + "/config.json";
+  std::string where = config.model.path.empty() ? model_label(config.model) : config.model.path + "/config.json";
   if (!config.model.path.empty()) {
     named.assign(generation.end_ids.begin(), generation.end_ids.end());
     if (generation.names_end) where = config.model.path + "/generation_config.json";

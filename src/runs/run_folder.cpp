@@ -115,7 +115,7 @@ int64_t newest_step(const std::string& checkpoints) {
 bool has_checkpoint(const std::string& folder) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error))
-    if (checkpoint_step(entry.path().filename().string()) && manifest_says_checkpoint(entry.path().string())) return true;
+    if (checkpoint_step(entry.path().filename().string()) && manifest_names_checkpoint(entry.path().string())) return true;
   return false;
 }
 
@@ -183,7 +183,7 @@ std::string run_in(const std::string& folder) {
     std::vector<std::string> sources;
     for (const DataSource& s : c.data.train) sources.push_back(s.path);
     return fmt::format("{} on data.train=[{}]",
-                       c.model.path.empty() ? "model.config=" + model_place(c.model) : "model.path=" + c.model.path,
+                       c.model.path.empty() ? "model.config=" + model_label(c.model) : "model.path=" + c.model.path,
                        fmt::join(sources, ", "));
   } catch (const std::exception&) {
     return "";
@@ -322,7 +322,7 @@ void RunFolder::check_there() const {
         folder_);
 }
 
-std::string RunFolder::export_trouble() const {
+std::string RunFolder::export_problem() const {
   const auto mark = read_mark(path(exported_));
   if (!mark) return fmt::format("{} is not there", path(exported_));
   if (const std::string changed = changed_in_folder(path(exported_), *mark); !changed.empty())

@@ -19,7 +19,7 @@ namespace ravine {
 // Returns the name of the folder in train.output to which the trained model is exported: "adapter" if an adapter is
 // trained and not merged, else "model".
 inline const char* exported_name(const Config& config) {
-  return config.lora.asked() && !config.lora.merge ? "adapter" : "model";
+  return config.lora.enabled() && !config.lora.merge ? "adapter" : "model";
 }
 
 // True if the folder is the output of a run of Ravine: it has Ravine's mark or, for older versions, files of a run.
@@ -56,7 +56,7 @@ class RunFolder {
   // Returns the reason why train.output/model is not the model that the run exported: "RUN/model lacks
   // model.safetensors". "" if the folder is complete and unchanged (every byte is read). A file with other bytes is a
   // UserError: it may be someone's work, and is not replaced.
-  std::string export_trouble() const;
+  std::string export_problem() const;
   // Writes `text` to config.yaml. If someone has edited the existing file, it is renamed first.
   void write_config(const std::string& text);
   // Records in the mark of the folder that the checkpoint of `step` is complete, so that a later start detects its

@@ -268,7 +268,7 @@ std::string field_that_differs(const Json& was, const Model& model) {
 }  // namespace
 
 void refuse_other_model(const RunRecord& was, const Model& model, const Config& config) {
-  const std::string where = model_place(config.model);
+  const std::string where = model_label(config.model);
   auto refuse = [&](const std::string& field, const std::string& is, const std::string& had) {
     const bool stored = !config.model.path.empty();  // then options change these fields
     const std::string back = stored && field == "vocab_size" ? fmt::format("set model.vocabulary={}", had)
@@ -300,11 +300,11 @@ void refuse_other_model(const RunRecord& was, const Model& model, const Config& 
     // A field that is missing in one of the two has the default of the family, so the models are compared.
     if (const std::unique_ptr<Model> then = model_of(was.model); then && !same_model(*then, model)) {
       const std::string field = field_that_differs(was.model, model);
-      auto said = [&](const Json& config) {
+      auto described = [&](const Json& config) {
         const auto it = config.find(field);
         return it == config.end() ? std::string("not given") : shown_text(it->dump());
       };
-      refuse(field, said(now), said(was.model));
+      refuse(field, described(now), described(was.model));
     }
   }
   if (was.layers && *was.layers != layers_of(model))

@@ -190,7 +190,7 @@ void begin_weights(StepEngine& engine, const Config& c) {
   }
   if (!c.lora.path.empty())
     load_adapter(c.lora.path, engine.model(), store);
-  else if (c.lora.asked())
+  else if (c.lora.enabled())
     initialise(store, static_cast<uint64_t>(c.train.seed), [](const Param& p) { return p.adapter; });
   store.refresh_copies(engine.ctx());
   std::string read;

@@ -183,7 +183,7 @@ std::string Saves::what_is_lost(int64_t done) {
     lost = fmt::format(
         "the last checkpoint is not there: step {} is saved in {} alone: once there is room {} writes it for checkpoint.layout={}{}",
         *unpublished_, hidden_state(config_, *unpublished_), command_that_goes_on(), name(config_.checkpoint.layout),
-        files_->beside_model() ? "; " + model_alone() : "");
+        files_->exports_model() ? "; " + model_alone() : "");
   if (config_.checkpoint.every > 0 && ranks_.first() && newest_ != done) {
     if (newest_ || !checkpoints_to_try(checkpoints_of(config_)).empty()) {
       log_.warn("no checkpoint of step {} could be saved, and only the model will hold its last steps; {}", done,
@@ -191,7 +191,7 @@ std::string Saves::what_is_lost(int64_t done) {
       if (publish_ && lost.empty())
         lost = fmt::format("the last checkpoint is not there: that of step {} could not be saved{}; {}{}", done,
                            not_saved_.empty() ? "" : " (" + not_saved_ + ")", what_is_kept(),
-                           files_->beside_model() ? "; " + model_alone() : "");
+                           files_->exports_model() ? "; " + model_alone() : "");
     } else {
       log_.warn("no checkpoint of step {} could be saved, nor any before it: only the model will hold what was trained", done);
       lost = fmt::format(

@@ -15,16 +15,16 @@ namespace ravine {
 int64_t run_vocabulary(const Config& config, const Json& model_config, int64_t tokenizer_ids);
 // Returns a text on the mistake if a tokenizer has more ids than the embedding has rows; "" if there is none. `rows` of
 // 0: unknown, no mistake.
-std::string vocabulary_trouble(int64_t tokenizer_ids, int64_t rows);
+std::string vocabulary_problem(int64_t tokenizer_ids, int64_t rows);
 
 // Returns a warning if a tokenizer differs from the tokenizer in a model folder: more than one id in 20 has another
-// piece. "" if both agree, if one only has more ids, or if the folder has no tokenizer. `place`: path of `tokenizer` in
-// the message.
-std::string foreign_tokenizer_trouble(const Tokenizer& tokenizer, const std::string& place, const std::string& folder);
+// piece. "" if both agree, if one only has more ids, or if the folder has no tokenizer. `tokenizer_path`: path of
+// `tokenizer` in the message.
+std::string foreign_tokenizer_problem(const Tokenizer& tokenizer, const std::string& tokenizer_path, const std::string& folder);
 
 // Returns the config.json of a run's model as the options name it: of model.path, of the file in model.config, or the
 // map in model.config.
-Json asked_model_config(const Config& config);
+Json requested_model_config(const Config& config);
 
 // Returns the config.json of a new model (model.config). Its vocab_size is raised to the number of tokenizer ids if
 // that is larger.

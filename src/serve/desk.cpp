@@ -28,7 +28,7 @@ bool Answers::over() const {
   return open_ == 0 && pieces_.empty();
 }
 
-void Answers::say(AnswerPiece piece) {
+void Answers::push(AnswerPiece piece) {
   const std::lock_guard lock(mutex_);
   if (open_ == 0) return;
   if (piece.finish) --open_;
@@ -40,7 +40,7 @@ void Answers::say(AnswerPiece piece) {
 Desk::Desk(const DeskLimits& limits, GenerateOptions shared) : limits_(limits), shared_(std::move(shared)) {}
 Desk::~Desk() = default;
 
-std::shared_ptr<Answers> Desk::ask(std::vector<Question> questions, int64_t prompt_tokens) {
+std::shared_ptr<Answers> Desk::submit(std::vector<Question> questions, int64_t prompt_tokens) {
   auto answers = std::make_shared<Answers>(questions.size());
   answers->until_ = seconds_now() + limits_.seconds;
   const std::lock_guard lock(mutex_);
@@ -48,7 +48,7 @@ std::shared_ptr<Answers> Desk::ask(std::vector<Question> questions, int64_t prom
   for (size_t i = 0; i < questions.size(); ++i) queue_.push_back({answers, i, std::move(questions[i])});
   ++counts_.waiting;
   counts_.prompt_tokens += prompt_tokens;
-  asked_.notify_one();
+  queue_filled_.notify_one();
   return answers;
 }
 
@@ -71,7 +71,7 @@ void Desk::run(const std::function<bool()>& stop) {
   while (true) {
     {
       std::unique_lock lock(mutex_);
-      if (!busy() && queue_.empty()) asked_.wait_for(lock, kLook, [&] { return !queue_.empty(); });
+      if (!busy() && queue_.empty()) queue_filled_.wait_for(lock, kLook, [&] { return !queue_.empty(); });
       if (stop()) closed_ = true;
       if (closed_ && queue_.empty() && !busy()) return;
     }
@@ -82,14 +82,14 @@ void Desk::run(const std::function<bool()>& stop) {
   }
 }
 
-size_t Desk::place_of(const LoadedModel& loaded) {
+size_t Desk::loaded_index(const LoadedModel& loaded) {
   const auto found = std::find(loaded_models_.begin(), loaded_models_.end(), &loaded);
   if (found == loaded_models_.end()) return loaded_models_.push_back(&loaded), loaded_models_.size() - 1;
   return static_cast<size_t>(found - loaded_models_.begin());
 }
 
 Desk::Group& Desk::group_of(const LoadedModel& loaded) {
-  const LoadedModel* base = loaded.base && loaded.beside ? loaded.base : &loaded;
+  const LoadedModel* base = loaded.base && loaded.adapters ? loaded.base : &loaded;
   for (const auto& group : groups_)
     if (group->loaded == base) return *group;
   groups_.push_back(std::make_unique<Group>());
@@ -105,7 +105,7 @@ void Desk::admit() {
     Waiting w;
     {
       const std::lock_guard lock(mutex_);
-      if (taken >= limits_.places || queue_.empty()) return;
+      if (taken >= limits_.max_sequences || queue_.empty()) return;
       w = std::move(queue_.front());
       queue_.pop_front();
       if (!std::exchange(w.answers->begun_, true)) --counts_.waiting, ++counts_.running;
@@ -126,13 +126,13 @@ void Desk::begin(Group& group, size_t key, Waiting w) {
   Working& at = group.working.emplace(key, Working{w.answers, w.choice, std::move(w.question), nullptr}).first->second;
   const Question& q = at.question;
   at.text = std::make_unique<AnswerText>(*q.tokenizer, q.prompt, q.stops);
-  if (!group.batcher) group.batcher = std::make_unique<Batcher>(*group.loaded, limits_.places, limits_.longest, shared_);
-  group.batcher->admit({key, &q.prompt_model, place_of(*q.prompt_model.loaded), q.number, q.place, q.prompt});
+  if (!group.batcher) group.batcher = std::make_unique<Batcher>(*group.loaded, limits_.max_sequences, limits_.longest, shared_);
+  group.batcher->admit({key, &q.prompt_model, loaded_index(*q.prompt_model.loaded), q.number, q.prompt_name, q.prompt});
 }
 
 // Adds a piece to the answers. A request whose answers are all complete leaves the counts.
 void Desk::end(const std::shared_ptr<Answers>& answers, AnswerPiece piece) {
-  answers->say(std::move(piece));
+  answers->push(std::move(piece));
   bool all = false;
   {
     const std::lock_guard lock(answers->mutex_);

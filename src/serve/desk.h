@@ -20,8 +20,8 @@ namespace ravine {
 // One text that the model generates for a request: a choice of its reply.
 struct Question {
   PromptModel prompt_model;
-  uint64_t number = 0;  // with the seed of the options, the key of this text's random numbers
-  std::string place;    // its name in errors: "prompt 2 of the request"
+  uint64_t number = 0;      // with the seed of the options, the key of this text's random numbers
+  std::string prompt_name;  // its name in errors: "prompt 2 of the request"
   std::vector<int32_t> prompt;
   const Tokenizer* tokenizer = nullptr;
   std::vector<std::string> stops;
@@ -49,7 +49,7 @@ class Answers {
 
  private:
   friend class Desk;
-  void say(AnswerPiece piece);
+  void push(AnswerPiece piece);
   mutable std::mutex mutex_;
   std::condition_variable news_;
   std::deque<AnswerPiece> pieces_;
@@ -62,10 +62,10 @@ class Answers {
 
 // The limits of a Desk.
 struct DeskLimits {
-  int64_t places = 16;      // largest number of sequences that are generated at the same time
-  int64_t queue = 256;      // largest number of waiting requests
-  int64_t longest = 32768;  // largest number of tokens of a sequence, prompt included
-  double seconds = 600;     // largest duration of a request in seconds, waiting included
+  int64_t max_sequences = 16;  // largest number of sequences that are generated at the same time
+  int64_t queue = 256;         // largest number of waiting requests
+  int64_t longest = 32768;     // largest number of tokens of a sequence, prompt included
+  double seconds = 600;        // largest duration of a request in seconds, waiting included
 };
 
 // The counts of a Desk, for /metrics.
@@ -84,7 +84,7 @@ class Desk {
   // Adds a request, and returns the object from which its answers are read. Any thread may call it. Questions must have
   // passed check_prompts. prompt_tokens: its number of prompt tokens, for the counts. Returns null if the queue is full
   // or the desk is closed.
-  std::shared_ptr<Answers> ask(std::vector<Question> questions, int64_t prompt_tokens);
+  std::shared_ptr<Answers> submit(std::vector<Question> questions, int64_t prompt_tokens);
   // Answers requests. When stop() has returned true, the desk is closed, and run() returns after the last request is
   // answered. The main thread calls it.
   void run(const std::function<bool()>& stop);
@@ -110,7 +110,7 @@ class Desk {
     std::map<size_t, Working> working;  // by key of the sequence
   };
   Group& group_of(const LoadedModel& loaded);
-  size_t place_of(const LoadedModel& loaded);  // index in loaded_models_: the order of prompt models in a batch
+  size_t loaded_index(const LoadedModel& loaded);  // index in loaded_models_: the order of prompt models in a batch
   void admit();
   void begin(Group& group, size_t key, Waiting waiting);
   void drop();
@@ -126,7 +126,7 @@ class Desk {
   std::vector<const LoadedModel*> loaded_models_;
   size_t next_key_ = 0;
   mutable std::mutex mutex_;  // guards the members below
-  std::condition_variable asked_;
+  std::condition_variable queue_filled_;
   std::deque<Waiting> queue_;
   DeskCounts counts_;
   bool closed_ = false;

@@ -230,7 +230,7 @@ class HttpServer::Impl : public httplib::Server {
 
   // Raises the number of connections that may wait for accept(). With cpp-httplib's 5, some of many simultaneous
   // connections are reset.
-  void hear_many() { ::listen(svr_sock_, SOMAXCONN); }
+  void set_backlog() { ::listen(svr_sock_, SOMAXCONN); }
 
   std::atomic<bool> ending{false};
 
@@ -352,7 +352,7 @@ HttpServer::HttpServer(const std::string& host, int port, const HttpLimits& limi
     throw UserError("nothing can listen there", fmt::format("--host {} --port {}", host, port),
                     "another program has the port, or this machine has no such address",
                     "choose another --port, or 0 for a free one");
-  impl_->hear_many();
+  impl_->set_backlog();
   const BlockedSignals blocked;
   listener_ = std::thread([this] { impl_->listen_after_bind(); });
   while (!impl_->is_running()) std::this_thread::yield();

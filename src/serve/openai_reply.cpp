@@ -73,7 +73,7 @@ Json Reply::object(bool chunk) const {
 void Reply::begins(size_t choice, std::span<const int32_t> prompt) {
   if (!logprobs_) return;
   choices_[choice].at_start = tokens_.no_text(prompt);
-  choices_[choice].places.emplace(tokens_.tokenizer(), prompt);
+  choices_[choice].token_offsets.emplace(tokens_.tokenizer(), prompt);
 }
 
 Json Reply::log_probabilities(Choice& choice, const std::vector<NewToken>& tokens, bool end) const {
@@ -95,10 +95,10 @@ Json Reply::log_probabilities(Choice& choice, const std::vector<NewToken>& token
     content.push_back(
         {{"token", lossy_utf8(bytes)}, {"logprob", t.logprob}, {"bytes", list_of(bytes)}, {"top_logprobs", list}});
     names.push_back(name_of(tokens_.of(t.id, begins))), values.push_back(t.logprob), tops.push_back(top);
-    choice.places->add(t.id, in_text ? bytes : "", offsets);
+    choice.token_offsets->add(t.id, in_text ? bytes : "", offsets);
     if (in_text) choice.at_start = choice.first = false;
   }
-  if (end) choice.places->end(offsets);
+  if (end) choice.token_offsets->end(offsets);
   if (chat_) return {{"content", content}};
   return {{"tokens", names}, {"token_logprobs", values}, {"top_logprobs", tops}, {"text_offset", offsets}};
 }

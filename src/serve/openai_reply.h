@@ -44,9 +44,9 @@ class Reply {
     std::string text;
     std::vector<NewToken> tokens;
     std::optional<Finish> finish;
-    std::optional<TokenPlaces> places;  // positions of tokens in the text, if they are reported
-    bool at_start = false;              // there is no text before the next token
-    bool first = true;                  // no token with text was written yet
+    std::optional<TokenOffsets> token_offsets;  // positions of tokens in the text, if they are reported
+    bool at_start = false;                      // there is no text before the next token
+    bool first = true;                          // no token with text was written yet
   };
   Json object(bool chunk) const;
   Json log_probabilities(Choice& choice, const std::vector<NewToken>& tokens, bool end) const;

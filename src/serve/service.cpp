@@ -53,7 +53,7 @@ HttpAnswer as_json(std::string body) {
 }  // namespace
 
 // The data of a request for the log.
-struct Service::Told {
+struct Service::RequestLog {
   std::string method, path, error;
   int status = 0;
   Usage usage;
@@ -61,30 +61,30 @@ struct Service::Told {
 };
 
 // A request that the desk is answering.
-struct Service::Asked {
-  ~Asked() {
+struct Service::PendingRequest {
+  ~PendingRequest() {
     if (answers) answers->leave();
   }
   ApiRequest request;
   std::shared_ptr<Answers> answers;
   std::unique_ptr<Reply> reply;
   size_t choices = 0;
-  std::shared_ptr<Told> told;
-  Usage& usage() const { return told->usage; }
+  std::shared_ptr<RequestLog> request_log;
+  Usage& usage() const { return request_log->usage; }
 };
 
-Service::Service(Desk& desk, std::vector<ServedModel> models, ServiceRules rules, const GenerateOptions& shared)
+Service::Service(Desk& desk, std::vector<ServedPromptModel> models, ServiceRules rules, const GenerateOptions& shared)
     : desk_(desk), models_(std::move(models)), rules_(std::move(rules)), shared_(shared), started_(std::time(nullptr)) {}
 
 std::string Service::refusal(int status, const std::string& message) { return error_body(ApiError(status, message)); }
 
 HttpAnswer Service::answer(HttpExchange& exchange) {
   HttpAnswer answer;
-  auto told = std::make_shared<Told>();
-  told->method = exchange.method, told->path = exchange.path, told->began = seconds_now();
-  auto fail = [&](const ApiError& e) { answer = as_error(e), told->error = e.what(); };
+  auto request_log = std::make_shared<RequestLog>();
+  request_log->method = exchange.method, request_log->path = exchange.path, request_log->began = seconds_now();
+  auto fail = [&](const ApiError& e) { answer = as_error(e), request_log->error = e.what(); };
   try {
-    answer = route(exchange, told);
+    answer = route(exchange, request_log);
   } catch (const ApiError& e) {
     fail(e);
   } catch (const UserError& e) {
@@ -93,19 +93,19 @@ HttpAnswer Service::answer(HttpExchange& exchange) {
     fail(ApiError(500, e.what()));
   }
   if (exchange.method == "POST" && answer.status >= 400) answer.closes = true;  // the body may not have been read
-  told->status = answer.status;
+  request_log->status = answer.status;
   allow_origin(exchange, answer);
   count(exchange.path, answer.status);
-  if (!answer.stream) return tell(*told), answer;
-  answer.stream = [this, told, write = std::move(answer.stream)](const HttpSend& send) {
+  if (!answer.stream) return log_request(*request_log), answer;
+  answer.stream = [this, request_log, write = std::move(answer.stream)](const HttpSend& send) {
     write(send);
-    tell(*told);
+    log_request(*request_log);
   };
   return answer;
 }
 
 // Logs a request. Successful checks of health and metrics are not logged, because they would hide the other requests.
-void Service::tell(const Told& t) const {
+void Service::log_request(const RequestLog& t) const {
   if (!rules_.log || (t.status < 400 && (t.path == "/health" || t.path == "/metrics"))) return;
   std::string line = fmt::format("{} {} {}", t.method, escaped(cut_text(t.path, 200)), t.status);
   if (t.usage.prompt_tokens > 0)
@@ -128,7 +128,7 @@ void Service::allow_origin(const HttpExchange& exchange, HttpAnswer& answer) con
   answer.headers.emplace_back("Access-Control-Max-Age", "600");
 }
 
-HttpAnswer Service::route(HttpExchange& exchange, const std::shared_ptr<Told>& told) {
+HttpAnswer Service::route(HttpExchange& exchange, const std::shared_ptr<RequestLog>& request_log) {
   const std::string& path = exchange.path;
   const bool get = exchange.method == "GET";
   auto only = [&](bool right) {
@@ -167,7 +167,7 @@ HttpAnswer Service::route(HttpExchange& exchange, const std::shared_ptr<Told>& t
   if (path == "/v1/models") {
     only(get);
     Json list = Json::array();
-    for (const ServedModel& m : models_) list.push_back(model_object(m));
+    for (const ServedPromptModel& m : models_) list.push_back(model_object(m));
     return as_json(Json{{"object", "list"}, {"data", list}}.dump());
   }
   if (constexpr std::string_view kOne = "/v1/models/"; path.starts_with(kOne)) {
@@ -176,7 +176,7 @@ HttpAnswer Service::route(HttpExchange& exchange, const std::shared_ptr<Told>& t
   }
   if (path == "/v1/completions" || path == "/v1/chat/completions") {
     only(!get);
-    return complete(exchange, path == "/v1/chat/completions", told);
+    return complete(exchange, path == "/v1/chat/completions", request_log);
   }
   throw ApiError(404, fmt::format("there is nothing at {}", escaped(cut_text(path, 200))), "", "not_found");
 }
@@ -188,9 +188,9 @@ void Service::check_key(const std::string& authorization) const {
     throw ApiError(401, "the API key is missing or wrong: the header is Authorization: Bearer KEY", "", "invalid_api_key");
 }
 
-const ServedModel& Service::model_named(const std::string& name) const {
+const ServedPromptModel& Service::model_named(const std::string& name) const {
   std::vector<std::string> names;
-  for (const ServedModel& m : models_) {
+  for (const ServedPromptModel& m : models_) {
     if (m.name == name) return m;
     names.push_back(m.name);
   }
@@ -199,7 +199,8 @@ const ServedModel& Service::model_named(const std::string& name) const {
                  "model", "model_not_found");
 }
 
-std::vector<std::vector<int32_t>> Service::prompts_of(const ApiRequest& request, const ServedModel& model, bool chat) const {
+std::vector<std::vector<int32_t>> Service::prompts_of(const ApiRequest& request, const ServedPromptModel& model,
+                                                      bool chat) const {
   if (chat) {
     if (!model.chat)
       throw ApiError(400, "the model has no chat template; start the server with --template chatml, or another name or file",
@@ -219,7 +220,7 @@ std::vector<std::vector<int32_t>> Service::prompts_of(const ApiRequest& request,
   return prompts;
 }
 
-GenerateOptions Service::options_of(const ApiRequest& request, const ServedModel& model, bool chat,
+GenerateOptions Service::options_of(const ApiRequest& request, const ServedPromptModel& model, bool chat,
                                     const std::vector<std::vector<int32_t>>& prompts) const {
   constexpr int64_t kOfCompletions = 16;  // OpenAI's default
   const ModelFacts& facts = model.loaded->model->facts();
@@ -248,85 +249,85 @@ GenerateOptions Service::options_of(const ApiRequest& request, const ServedModel
   return o;
 }
 
-HttpAnswer Service::complete(HttpExchange& exchange, bool chat, const std::shared_ptr<Told>& told) {
+HttpAnswer Service::complete(HttpExchange& exchange, bool chat, const std::shared_ptr<RequestLog>& request_log) {
   HttpAnswer refusal;
   if (desk_.closed()) throw ApiError(503, "the server is ending");
   const std::optional<std::string> body = exchange.body(refusal);
   if (!body) return refusal;
-  auto asked = std::make_shared<Asked>();
-  asked->told = told;
-  asked->request = parse_api_request(*body, chat);
-  const ApiRequest& r = asked->request;
-  const ServedModel& model = r.model.empty() ? models_[0] : model_named(r.model);
+  auto pending = std::make_shared<PendingRequest>();
+  pending->request_log = request_log;
+  pending->request = parse_api_request(*body, chat);
+  const ApiRequest& r = pending->request;
+  const ServedPromptModel& model = r.model.empty() ? models_[0] : model_named(r.model);
   const std::vector<std::vector<int32_t>> prompts = prompts_of(r, model, chat);
   const GenerateOptions options = options_of(r, model, chat, prompts);
   std::vector<std::string> stops = r.stops.empty() ? model.defaults->stop_texts : r.stops;
   std::vector<Question> questions;
   for (const auto& prompt : prompts) {
-    asked->usage().prompt_tokens += static_cast<int64_t>(prompt.size());
-    const std::string place =
+    pending->usage().prompt_tokens += static_cast<int64_t>(prompt.size());
+    const std::string prompt_name =
         prompts.size() == 1 ? "the request" : fmt::format("prompt {} of the request", &prompt - prompts.data() + 1);
     for (int64_t i = 0; i < r.n; ++i)
-      questions.push_back({{model.loaded, options}, questions.size(), place, prompt, model.tokenizer, stops});
+      questions.push_back({{model.loaded, options}, questions.size(), prompt_name, prompt, model.tokenizer, stops});
   }
-  asked->choices = questions.size();
-  asked->reply = std::make_unique<Reply>(model.name, chat, r.logprobs, *model.tokenizer, asked->choices);
-  for (size_t i = 0; i < questions.size(); ++i) asked->reply->begins(i, questions[i].prompt);
-  asked->answers = desk_.ask(std::move(questions), asked->usage().prompt_tokens);
-  if (!asked->answers)
+  pending->choices = questions.size();
+  pending->reply = std::make_unique<Reply>(model.name, chat, r.logprobs, *model.tokenizer, pending->choices);
+  for (size_t i = 0; i < questions.size(); ++i) pending->reply->begins(i, questions[i].prompt);
+  pending->answers = desk_.submit(std::move(questions), pending->usage().prompt_tokens);
+  if (!pending->answers)
     throw ApiError(503, desk_.closed() ? "the server is ending" : "too many requests are waiting", "", "overloaded");
-  return r.stream ? stream(asked) : whole(*asked, exchange);
+  return r.stream ? stream(pending) : whole(*pending, exchange);
 }
 
-HttpAnswer Service::whole(Asked& asked, HttpExchange& exchange) {
-  Usage& usage = asked.usage();
-  for (double looked = 0; !asked.answers->over();) {
+HttpAnswer Service::whole(PendingRequest& pending, HttpExchange& exchange) {
+  Usage& usage = pending.usage();
+  for (double looked = 0; !pending.answers->over();) {
     if (seconds_now() - looked > kLook) {
       looked = seconds_now();
       if (exchange.gone()) throw ApiError(499, "the client is gone");
     }
-    const std::optional<AnswerPiece> piece = asked.answers->wait(kLook);
+    const std::optional<AnswerPiece> piece = pending.answers->wait(kLook);
     if (!piece) continue;
     if (!piece->error.empty()) throw ApiError(status_of(*piece), piece->error);
     usage.completion_tokens += static_cast<int64_t>(piece->tokens.size());
-    asked.reply->add(piece->choice, piece->text, piece->tokens, piece->finish);
+    pending.reply->add(piece->choice, piece->text, piece->tokens, piece->finish);
   }
-  return as_json(asked.reply->whole(usage));
+  return as_json(pending.reply->whole(usage));
 }
 
-HttpAnswer Service::stream(std::shared_ptr<Asked> asked) {
+HttpAnswer Service::stream(std::shared_ptr<PendingRequest> pending) {
   HttpAnswer answer;
   answer.type = "text/event-stream";
   answer.probe = ": \n\n";  // a comment in the format of server-sent events
-  answer.stream = [asked](const HttpSend& send) {
-    const bool tells_usage = asked->request.usage;
+  answer.stream = [pending](const HttpSend& send) {
+    const bool sends_usage = pending->request.usage;
     bool there = true;
-    for (size_t i = 0; i < asked->choices && there; ++i)
-      if (const std::string first = asked->reply->first(i); !first.empty()) there = send(first);
-    while (there && !asked->answers->over()) {
-      const std::optional<AnswerPiece> piece = asked->answers->wait(kLook);
+    for (size_t i = 0; i < pending->choices && there; ++i)
+      if (const std::string first = pending->reply->first(i); !first.empty()) there = send(first);
+    while (there && !pending->answers->over()) {
+      const std::optional<AnswerPiece> piece = pending->answers->wait(kLook);
       if (!piece) {
         there = send("");
         continue;
       }
       if (!piece->error.empty()) {
-        asked->told->status = status_of(*piece), asked->told->error = piece->error;
+        pending->request_log->status = status_of(*piece), pending->request_log->error = piece->error;
         send("data: " + refusal(status_of(*piece), piece->error) + "\n\n");
         break;
       }
-      asked->usage().completion_tokens += static_cast<int64_t>(piece->tokens.size());
-      if (piece->text.empty() && !piece->finish && !asked->request.logprobs) continue;
-      there = send(asked->reply->piece(piece->choice, piece->text, piece->tokens, piece->finish, tells_usage));
+      pending->usage().completion_tokens += static_cast<int64_t>(piece->tokens.size());
+      if (piece->text.empty() && !piece->finish && !pending->request.logprobs) continue;
+      there = send(pending->reply->piece(piece->choice, piece->text, piece->tokens, piece->finish, sends_usage));
     }
-    if (there && tells_usage) there = send(asked->reply->last(asked->usage()));
+    if (there && sends_usage) there = send(pending->reply->last(pending->usage()));
     if (there) send(Reply::done());
-    if (!there) asked->told->status = 499, asked->told->error = "the client is gone";
-    asked->answers->leave();
+    if (!there) pending->request_log->status = 499, pending->request_log->error = "the client is gone";
+    pending->answers->leave();
   };
   return answer;
 }
 
-Json Service::model_object(const ServedModel& m) const {
+Json Service::model_object(const ServedPromptModel& m) const {
   Json object{{"id", m.name}, {"object", "model"}, {"created", started_}, {"owned_by", "ravine"}};
   if (const int64_t positions = m.loaded->model->facts().max_positions; positions > 0) object["max_model_len"] = positions;
   return object;

@@ -17,7 +17,7 @@
 namespace ravine {
 
 // A model as clients see it: a loaded model, perhaps with an adapter, and its tokenizer.
-struct ServedModel {
+struct ServedPromptModel {
   std::string name;
   const LoadedModel* loaded = nullptr;
   const Tokenizer* tokenizer = nullptr;
@@ -37,32 +37,32 @@ struct ServiceRules {
 class Service {
  public:
   // The first model answers requests that name no model. All arguments must outlive this object.
-  Service(Desk& desk, std::vector<ServedModel> models, ServiceRules rules, const GenerateOptions& shared);
+  Service(Desk& desk, std::vector<ServedPromptModel> models, ServiceRules rules, const GenerateOptions& shared);
   // Returns the answer to a request, with a status of 4xx or 5xx if it fails. Thread-safe.
   HttpAnswer answer(HttpExchange& exchange);
   // Returns the JSON body of an error, for HttpServer.
   static std::string refusal(int status, const std::string& message);
 
  private:
-  struct Asked;
-  struct Told;
-  HttpAnswer route(HttpExchange& exchange, const std::shared_ptr<Told>& told);
-  HttpAnswer complete(HttpExchange& exchange, bool chat, const std::shared_ptr<Told>& told);
-  void tell(const Told& told) const;
+  struct PendingRequest;
+  struct RequestLog;
+  HttpAnswer route(HttpExchange& exchange, const std::shared_ptr<RequestLog>& request_log);
+  HttpAnswer complete(HttpExchange& exchange, bool chat, const std::shared_ptr<RequestLog>& request_log);
+  void log_request(const RequestLog& request_log) const;
   void allow_origin(const HttpExchange& exchange, HttpAnswer& answer) const;
-  HttpAnswer stream(std::shared_ptr<Asked> asked);
-  HttpAnswer whole(Asked& asked, HttpExchange& exchange);
-  const ServedModel& model_named(const std::string& name) const;
-  std::vector<std::vector<int32_t>> prompts_of(const ApiRequest& request, const ServedModel& model, bool chat) const;
-  GenerateOptions options_of(const ApiRequest& request, const ServedModel& model, bool chat,
+  HttpAnswer stream(std::shared_ptr<PendingRequest> pending);
+  HttpAnswer whole(PendingRequest& pending, HttpExchange& exchange);
+  const ServedPromptModel& model_named(const std::string& name) const;
+  std::vector<std::vector<int32_t>> prompts_of(const ApiRequest& request, const ServedPromptModel& model, bool chat) const;
+  GenerateOptions options_of(const ApiRequest& request, const ServedPromptModel& model, bool chat,
                              const std::vector<std::vector<int32_t>>& prompts) const;
   void check_key(const std::string& authorization) const;
-  Json model_object(const ServedModel& model) const;
+  Json model_object(const ServedPromptModel& model) const;
   std::string metrics() const;
   void count(const std::string& path, int status);
 
   Desk& desk_;
-  std::vector<ServedModel> models_;
+  std::vector<ServedPromptModel> models_;
   ServiceRules rules_;
   const GenerateOptions& shared_;
   int64_t started_;

@@ -8,7 +8,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "config/asked.h"
+#include "config/chosen.h"
 #include "model/decoder.h"
 
 namespace ravine {
@@ -31,9 +31,10 @@ std::string given_at(const Config& c, const std::string& option) {
 }
 
 void refuse_for_dense(const Model& model, const Config& c) {
-  const auto asked = asked_options(c);
-  const auto option = std::find_if(asked.begin(), asked.end(), [](const std::string& o) { return o.starts_with("moe."); });
-  if (option == asked.end()) return;
+  const auto set_by_user = chosen_options(c);
+  const auto option =
+      std::find_if(set_by_user.begin(), set_by_user.end(), [](const std::string& o) { return o.starts_with("moe."); });
+  if (option == set_by_user.end()) return;
   throw UserError(fmt::format("{} of a model without experts", *option), given_at(c, *option),
                   fmt::format("the {} family has an MLP in every layer", model.facts().family),
                   "leave it out, or use a model with experts (mixtral, qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3)");

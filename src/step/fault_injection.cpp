@@ -23,11 +23,11 @@ void put(const TensorView& v, int64_t element, double value) {
   const int64_t at = element % v.count();
   visit_float(v.dtype, [&](auto zero) {
     using T = decltype(zero);
-    T& place = v.row<T>(at / v.cols())[at % v.cols()];
+    T& position = v.row<T>(at / v.cols())[at % v.cols()];
     if constexpr (sizeof(T) == 8)
-      place = value;
+      position = value;
     else
-      place = T(static_cast<float>(value));
+      position = T(static_cast<float>(value));
   });
 }
 

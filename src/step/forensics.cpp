@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "step/nan_watch.h"
+#include "step/nan_observer.h"
 
 namespace ravine {
 
@@ -30,12 +30,12 @@ std::string bad_weight(StepEngine& engine) {
 }
 
 std::string origin_of_nan(StepEngine& engine, const std::vector<MicroBatch>& micros, int64_t step, FaultInjection* injection) {
-  NanWatch watch;
-  engine.ctx().add_observer(&watch);
+  NanObserver observer;
+  engine.ctx().add_observer(&observer);
   if (injection) injection->begin_step(step);
   engine.run(micros, step, 0, {}, [](double, double) { return Verdict::skip; });
   std::string found;  // of the first rank that has an origin
-  for (const std::string& text : gather_texts(engine.ranks().all(), watch.found()))
+  for (const std::string& text : gather_texts(engine.ranks().all(), observer.found()))
     if (found.empty()) found = text;
   return found.empty() ? "; no op produced it when the step was run again" : "; " + found;
 }

@@ -13,7 +13,7 @@ namespace ravine {
 std::string bad_weight(StepEngine& engine);
 
 // Finds the kernel call that wrote the first NaN or infinity of a failed step. Returns it as the end of a sentence: ";
-// first: silu at ...". Runs the step again under a NanWatch, without an update. `injection`: the faults to inject
+// first: silu at ...". Runs the step again under a NanObserver, without an update. `injection`: the faults to inject
 // again, null for no faults. The first rank that finds an origin reports it. All ranks call it together. The engine
 // runs no step afterwards.
 std::string origin_of_nan(StepEngine& engine, const std::vector<MicroBatch>& micros, int64_t step, FaultInjection* injection);

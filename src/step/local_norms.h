@@ -1,4 +1,4 @@
-// Norms of the gradients of each rank alone, before the sum over data ranks (FlatGrads::watch_unreduced). MindFormers'
+// Norms of the gradients of each rank alone, before the sum over data ranks (FlatGrads::record_unreduced). MindFormers'
 // local_norm is the sum of squares; its guide and others mean the root. Both are shown, with these names.
 #pragma once
 #include <string>
@@ -23,7 +23,7 @@ struct LocalNorm {
 std::vector<LocalNorm> gather_local_norms(StepEngine& engine, const std::string& pattern);
 
 // Returns the sum of squares of this rank's own gradient of the token embedding in the last step (see
-// FlatGrads::watch_unreduced); 0 if this rank holds no part of it.
+// FlatGrads::record_unreduced); 0 if this rank holds no part of it.
 double embedding_squares(StepEngine& engine);
 
 }  // namespace ravine

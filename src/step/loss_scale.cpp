@@ -26,8 +26,8 @@ LossScale::LossScale(const LossScaleSettings& settings)
   if (settings.rule != ScaleRule::mindformers_adaptive || settings.fixed) return;
   windows_ = window_list(settings.longest, settings.shortest);
   const auto at = std::find(windows_.begin(), windows_.end(), settings.window);
-  place_ = at == windows_.end() ? 0 : at - windows_.begin();
-  window_ = windows_[static_cast<size_t>(place_)];
+  index_ = at == windows_.end() ? 0 : at - windows_.begin();
+  window_ = windows_[static_cast<size_t>(index_)];
 }
 
 std::vector<int64_t> window_list(int64_t longest, int64_t shortest) {
@@ -49,13 +49,13 @@ void LossScale::move_window(bool overflow, bool grows) {
   constexpr int64_t kTimes = 3;
   if (grows) {
     growths_ = (growths_ + 1) % (kTimes + 1), overflows_ = 0;
-    if (growths_ == kTimes && place_ + 1 < static_cast<int64_t>(windows_.size())) {
+    if (growths_ == kTimes && index_ + 1 < static_cast<int64_t>(windows_.size())) {
       growths_ = 0;
-      window_ = windows_[static_cast<size_t>(++place_)];
+      window_ = windows_[static_cast<size_t>(++index_)];
     }
   } else if (overflow) {
     overflows_ = (overflows_ + 1) % (kTimes + 1);
-    if (overflows_ == kTimes && place_ > 0) growths_ = overflows_ = 0, window_ = 1, place_ = -1;
+    if (overflows_ == kTimes && index_ > 0) growths_ = overflows_ = 0, window_ = 1, index_ = -1;
   }
 }
 
@@ -90,7 +90,7 @@ bool LossScale::update(bool overflow) {
 
 Json LossScale::state() const {
   Json state = {{"scale", scale_}, {"step", step_}, {"last_overflow", last_overflow_}, {"hysteresis", left_}};
-  if (!windows_.empty()) state["window"] = {window_, place_, growths_, overflows_};
+  if (!windows_.empty()) state["window"] = {window_, index_, growths_, overflows_};
   return state;
 }
 
@@ -113,11 +113,11 @@ void LossScale::restore(const Json& state, int64_t steps, const std::string& whe
   if (windows_.empty() || !state.contains("window")) return;
   std::vector<int64_t> w;
   for (const Json& n : array_field(state, "window", where)) w.push_back(n.is_number_integer() ? n.get<int64_t>() : -9);
-  const auto places = static_cast<int64_t>(windows_.size());
-  if (w.size() != 4 || w[1] < -1 || w[1] >= places || w[0] != (w[1] < 0 ? 1 : windows_[static_cast<size_t>(w[1])]) ||
-      w[2] < 0 || w[2] > 3 || w[3] < 0 || w[3] > 3)
+  const auto sizes = static_cast<int64_t>(windows_.size());
+  if (w.size() != 4 || w[1] < -1 || w[1] >= sizes || w[0] != (w[1] < 0 ? 1 : windows_[static_cast<size_t>(w[1])]) || w[2] < 0 ||
+      w[2] > 3 || w[3] < 0 || w[3] > 3)
     wrong("window", Json(w).dump(), "a window of the list of this rule, its place, and growths and overflows from 0 to 3");
-  window_ = w[0], place_ = w[1], growths_ = w[2], overflows_ = w[3];
+  window_ = w[0], index_ = w[1], growths_ = w[2], overflows_ = w[3];
 }
 
 std::optional<LossScale> loss_scale_of(const PrecisionOptions& o, DType compute) {

@@ -56,10 +56,10 @@ class LossScale {
   void move_window(bool overflow, bool grows);
   double scale_;
   int64_t step_, last_overflow_, left_;
-  // The state of the rule mindformers_adaptive. windows_: the result of window_list. place_: index of the window in
+  // The state of the rule mindformers_adaptive. windows_: the result of window_list. index_: index of the window in
   // windows_; -1: the window is 1.
   std::vector<int64_t> windows_;
-  int64_t window_ = 0, place_ = 0, growths_ = 0, overflows_ = 0;
+  int64_t window_ = 0, index_ = 0, growths_ = 0, overflows_ = 0;
 };
 
 // Makes the LossScale of a run from its options; empty if losses are not scaled with this compute type.

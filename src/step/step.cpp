@@ -30,9 +30,9 @@ ModelBatch::ModelBatch(const MicroBatch& m, double grad_scale, int64_t step, con
   batch_.positions = view(m.positions);
   const auto columns = static_cast<size_t>(m.columns);
   for (size_t i = 0; i < m.ids.size(); ++i)
-    sequences_.push_back(m.sequence_index[i / columns]), places_.push_back(static_cast<int32_t>(i % columns));
+    sequences_.push_back(m.sequence_index[i / columns]), token_index_.push_back(static_cast<int32_t>(i % columns));
   batch_.sequences = view_of(sequences_.data(), DType::i64, {batch_.tokens});
-  batch_.places = view_of(places_.data(), DType::i32, {batch_.tokens});
+  batch_.token_index = view_of(token_index_.data(), DType::i32, {batch_.tokens});
   for (const TokenSpan& s : m.segments)
     batch_.segments.push_back({.q_begin = s.begin, .q_count = s.length, .k_begin = s.begin, .k_count = s.length});
   for (int32_t p : m.positions) batch_.max_position = std::max<int64_t>(batch_.max_position, p + 1);
@@ -79,7 +79,7 @@ namespace {
 
 // Returns the most micro batches of a chunk that are in flight at once. In a pipeline at least two: a message can still
 // be in flight when the next one is made.
-std::vector<int64_t> most_under_way(const std::vector<PipelineTask>& tasks, int stages, int chunks) {
+std::vector<int64_t> most_in_flight(const std::vector<PipelineTask>& tasks, int stages, int chunks) {
   std::vector<int64_t> now(static_cast<size_t>(chunks), 0), most(static_cast<size_t>(chunks), stages > 1 ? 2 : 1);
   for (const PipelineTask& t : tasks) {
     int64_t& n = now[static_cast<size_t>(t.chunk)];
@@ -92,7 +92,7 @@ std::vector<int64_t> most_under_way(const std::vector<PipelineTask>& tasks, int 
 }  // namespace
 
 StepEngine::StepEngine(Model& model, const Config& config, const Types& types, Kernels kernels, const StepShape& shape,
-                       Observer* watch, const Ranks* ranks)
+                       Observer* observer, const Ranks* ranks)
     : model_(model),
       config_(config),
       types_(types),
@@ -113,7 +113,7 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
   FlatStore store(model.params(), types, DeviceKind::meta, layout(fake, disk));
   if (wants_unreduced(config)) {
     unreduced_squares_.resize(model.params().params().size());
-    store.watch_unreduced(&unreduced_squares_);
+    store.record_unreduced(&unreduced_squares_);
   }
   Optimizer optimizer(config.optimizer, store, DeviceKind::meta, fake.at().tensor, fake.mesh().tensor, nullptr,
                       fake.mesh().data, fake.at().data, disk_of_states(disk));
@@ -129,7 +129,7 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
     int64_t held = 1;
     std::vector<PipelineTask> tasks =
         pipeline_schedule(stages, chunks, static_cast<int>(shape.micro_batches), ranks_->at().pipeline);
-    for (int64_t n : most_under_way(tasks, stages, chunks)) held = std::max(held, n);
+    for (int64_t n : most_in_flight(tasks, stages, chunks)) held = std::max(held, n);
     held = std::lcm(held, static_cast<int64_t>(stages));
     enough = 3 * held + leaf % held;
   }
@@ -137,7 +137,7 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
   {
     Ctx c(setup(arena, store, meta, fake));
     store.attach(c);
-    if (watch) c.add_observer(watch);
+    if (observer) c.add_observer(observer);
     std::vector<MicroBatch> micros(static_cast<size_t>(shape.leaves * of_leaf), micro);
     std::vector<Communication> sent(micros.size());
     for (size_t i = 0; i < micros.size(); ++i) micros[i].index = static_cast<int64_t>(i);
@@ -148,7 +148,7 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
     communication_ = communication_of(fake);
     for (int64_t i = of_leaf; i < leaf; ++i)
       for (int64_t l = 0; l < shape.leaves; ++l) communication_ = communication_ + sent[static_cast<size_t>(l * of_leaf + 1)];
-    if (watch) c.remove_observer(watch);  // the observer sees one step
+    if (observer) c.remove_observer(observer);  // the observer sees one step
     // from this step on, gradients take another path
     if (const int64_t from = optimizer.rule().unreduced_from(); from > 0) {
       optimizer.set_steps(from - 1);
@@ -203,7 +203,7 @@ void StepEngine::allocate() {
   arena_ = std::make_unique<PlannedArena>(DeviceKind::cpu, memory_.arena);
   ctx_ = std::make_unique<Ctx>(setup(*arena_, *store_, kernels_, *ranks_));
   store_->attach(*ctx_);
-  if (!unreduced_squares_.empty()) store_->watch_unreduced(&unreduced_squares_);
+  if (!unreduced_squares_.empty()) store_->record_unreduced(&unreduced_squares_);
   stage_ = std::make_unique<Stage>(model_, *ranks_, parts_);
 }
 
@@ -222,19 +222,19 @@ void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, con
   Ctx& c = p.c;
   int stages = p.ranks.mesh().pipeline, chunks = p.stage.chunks();
   std::vector<PipelineTask> tasks = pipeline_schedule(stages, chunks, static_cast<int>(micros.size()), p.ranks.at().pipeline);
-  std::vector<int64_t> most = most_under_way(tasks, stages, chunks);
+  std::vector<int64_t> most = most_in_flight(tasks, stages, chunks);
   int64_t leaf = div_exact(static_cast<int64_t>(micros.size()), shape_.leaves);
-  struct UnderWay {
+  struct InFlight {
     std::unique_ptr<SequenceLoss> loss;
     std::unique_ptr<ModelBatch> batch;
     Stage::Micro micro;
   };
-  std::map<std::pair<int, int>, UnderWay> under_way;
+  std::map<std::pair<int, int>, InFlight> in_flight;
   SharesOfStep shares(p.ranks.along(Axis::data), model_);
   auto run = [&](const PipelineTask& t) {
     int64_t slot = t.micro % most[static_cast<size_t>(t.chunk)];
     if (!t.backward) {
-      UnderWay& u = under_way[{t.chunk, t.micro}];
+      InFlight& u = in_flight[{t.chunk, t.micro}];
       const MicroBatch& m = micros[static_cast<size_t>(t.micro)];
       u.loss = sequence_loss(m);
       u.batch = std::make_unique<ModelBatch>(m, grad_scales[static_cast<size_t>(t.micro)], step, u.loss.get(), micro_scale);
@@ -255,10 +255,10 @@ void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, con
                                   : ends ? " end"
                                          : ""));
     p.store.end_leaf(ends, last);
-    auto found = under_way.find({t.chunk, t.micro});
+    auto found = in_flight.find({t.chunk, t.micro});
     p.stage.backward(c, t.chunk, std::move(found->second.micro));
     p.store.wait_reduced(c);
-    under_way.erase(found);
+    in_flight.erase(found);
   };
   p.times.assign(micros.size(), {});
   for (const PipelineTask& t : tasks) {

@@ -31,7 +31,7 @@ class ModelBatch {
  private:
   Batch batch_;
   std::vector<int64_t> sequences_;
-  std::vector<int32_t> places_;
+  std::vector<int32_t> token_index_;
 };
 
 // The planned memory of a run on this rank by kind, in bytes.
@@ -102,11 +102,11 @@ Verdict stop_unless_finite(double loss, double grad_norm);
 // Computes the steps of a run: owns weights, optimizer, arena and stage. Not movable: its members refer to each other.
 class StepEngine {
  public:
-  // Plans the memory of a training step on the meta device; allocate() then allocates it. `watch` (optional) observes
-  // the kernel calls of the planned step. ranks: the ranks of the run, which must outlive this; null: a single rank.
-  // With fake ranks this plans a layout without starting it.
+  // Plans the memory of a training step on the meta device; allocate() then allocates it. `observer` (optional)
+  // observes the kernel calls of the planned step. ranks: the ranks of the run, which must outlive this; null: a single
+  // rank. With fake ranks this plans a layout without starting it.
   StepEngine(Model& model, const Config& config, const Types& types, Kernels kernels, const StepShape& shape,
-             Observer* watch = nullptr, const Ranks* ranks = nullptr);
+             Observer* observer = nullptr, const Ranks* ranks = nullptr);
   ~StepEngine();
 
   const RunMemory& memory() const { return memory_; }
@@ -146,13 +146,13 @@ class StepEngine {
   bool optimizer_sends_other_data() const;
 
   // True if options of `c` need the gradient norm of each rank alone, before the sum over data ranks
-  // (FlatGrads::watch_unreduced): log.local_norms, health.embedding_norm, or watches_norms(log).
+  // (FlatGrads::record_unreduced): log.local_norms, health.embedding_norm, or logs_local_norms(log).
   static bool wants_unreduced(const Config& c) {
-    return !c.log.local_norms.empty() || c.health.embedding_norm > 0 || watches_norms(c.log);
+    return !c.log.local_norms.empty() || c.health.embedding_norm > 0 || logs_local_norms(c.log);
   }
   bool has_unreduced() const { return !unreduced_squares_.empty(); }
   // Returns the sum of squares of this rank's own gradient of p in the last step, before the sum over data ranks (see
-  // FlatGrads::watch_unreduced) and without the loss scale. Requires has_unreduced().
+  // FlatGrads::record_unreduced) and without the loss scale. Requires has_unreduced().
   double unreduced_squares(const Param& p) const { return unreduced_squares_[p.index].value() / (loss_scale_ * loss_scale_); }
 
   FlatStore& store() { return *store_; }

@@ -24,22 +24,23 @@ namespace {
 const StepNames kCheckpoints{.before = "checkpoint-"};
 
 // A UserError that names what a folder is that holds no states of DeepSpeed.
-void refuse_other_than_zero(const std::string& asked) {
-  if (is_zero_checkpoint(asked)) return;
-  const std::string where = "checkpoint.resume=" + asked,
+void refuse_other_than_zero(const std::string& resume_from) {
+  if (is_zero_checkpoint(resume_from)) return;
+  const std::string where = "checkpoint.resume=" + resume_from,
                     rule = "it is checkpoint-N, whose file latest names the folder of its states, or that folder";
   std::error_code error;
   std::string states;
-  for (const auto& entry : fs::directory_iterator(asked, error))
+  for (const auto& entry : fs::directory_iterator(resume_from, error))
     if (entry.is_directory(error) && is_zero_checkpoint(entry.path().string()))
       states = std::max(states, entry.path().filename().string(),
                         [](const auto& a, const auto& b) { return std::pair(a.size(), a) < std::pair(b.size(), b); });
-  if (const auto all = deepspeed_checkpoints(asked); !all.empty())
+  if (const auto all = deepspeed_checkpoints(resume_from); !all.empty())
     throw UserError("a folder of checkpoints", where, rule, fmt::format("its newest is {}", all.rbegin()->second));
   if (!states.empty())
-    throw UserError("no file 'latest'", where, rule,
-                    fmt::format("name its states, {}/{}, or write '{}' into {}/latest", asked, states, states, asked));
-  if (is_trainer_checkpoint(asked))
+    throw UserError(
+        "no file 'latest'", where, rule,
+        fmt::format("name its states, {}/{}, or write '{}' into {}/latest", resume_from, states, states, resume_from));
+  if (is_trainer_checkpoint(resume_from))
     throw UserError("a checkpoint of the Trainer without DeepSpeed", where, rule,
                     "leave --deepspeed out (checkpoint.layout=trainer), or begin from its weights: --model_name_or_path");
 }
@@ -65,7 +66,7 @@ class DeepSpeedFiles : public CheckpointFiles {
       throw UserError(fmt::format("checkpoint.layout is deepspeed, optimizer.type {}", name(c.optimizer.type)),
                       "checkpoint.layout", "its files keep the states of adamw, adam and lion",
                       "use one of these, or set checkpoint.layout=ravine, whose files DeepSpeed does not read");
-    if (c.parallel.tensor > 1 || c.parallel.pipeline > 1 || c.lora.asked())
+    if (c.parallel.tensor > 1 || c.parallel.pipeline > 1 || c.lora.enabled())
       throw UserError("checkpoint.layout is deepspeed with tensor ranks, pipeline stages or an adapter", "checkpoint.layout",
                       "its files are those of data ranks that train a whole model", "set checkpoint.layout=ravine");
   }
@@ -74,7 +75,7 @@ class DeepSpeedFiles : public CheckpointFiles {
   ForeignState open(const OpenedRun& run, const std::string& path) const override {
     const Config& c = run.config();
     ForeignState state =
-        open_deepspeed_state(path, run.model->config(), model_place(c.model), c.train.global_batch, c.checkpoint.data_steps);
+        open_deepspeed_state(path, run.model->config(), model_label(c.model), c.train.global_batch, c.checkpoint.data_steps);
     state.scalars["options"] = deepspeed_held(path).recorded();
     return state;
   }
@@ -90,34 +91,34 @@ class DeepSpeedFiles : public CheckpointFiles {
     return whole.empty() ? -1 : whole.rbegin()->first;
   }
   std::string pattern() const override { return kCheckpoints.before + "*"; }
-  bool beside_model() const override { return true; }
+  bool exports_model() const override { return true; }
 
  private:
   TrainerOutputs outputs_;
 };
 
 std::string DeepSpeedFiles::to_resume(const Config& c) const {
-  const std::string& asked = c.checkpoint.resume;
-  if (asked == kResumeNone) return "";
-  if (asked == kResumeNewest) {
+  const std::string& resume_from = c.checkpoint.resume;
+  if (resume_from == kResumeNone) return "";
+  if (resume_from == kResumeNewest) {
     const std::map<int64_t, std::string> whole = deepspeed_checkpoints(c.train.output);
     return whole.empty() ? "" : whole.rbegin()->second;
   }
   std::error_code error;
-  if (!fs::is_directory(asked, error))
-    throw UserError("no such folder", "checkpoint.resume=" + asked,
+  if (!fs::is_directory(resume_from, error))
+    throw UserError("no such folder", "checkpoint.resume=" + resume_from,
                     "it is checkpoint-N, a folder with the file latest, or global_stepN", "correct the path");
-  if (fs::exists(asked + "/manifest.json", error))
-    throw UserError("a checkpoint of Ravine's own", asked, "checkpoint.layout=deepspeed resumes from DeepSpeed's files",
+  if (fs::exists(resume_from + "/manifest.json", error))
+    throw UserError("a checkpoint of Ravine's own", resume_from, "checkpoint.layout=deepspeed resumes from DeepSpeed's files",
                     "set checkpoint.layout=ravine, or convert it: ravine convert --to deepspeed");
-  refuse_other_than_zero(asked);
-  return asked;
+  refuse_other_than_zero(resume_from);
+  return resume_from;
 }
 
 Publisher DeepSpeedFiles::publisher(const OpenedRun& run) const {
   const Config& c = run.config();
   const std::string output = c.train.output, id = run.folder->run();
-  check_deepspeed_order(run.model->config(), model_place(c.model));
+  check_deepspeed_order(run.model->config(), model_label(c.model));
   DeepSpeedState s{.stage = c.parallel.zero,
                    .ranks = run.spec->layout.mesh.data,
                    .round_robin = outputs_.round_robin,
@@ -142,7 +143,7 @@ Publisher DeepSpeedFiles::publisher(const OpenedRun& run) const {
     s.trainer_state = record.state(step, kCheckpoints.before, stays);
     const std::string name = kCheckpoints.name(step), path = output + "/" + name;
     TargetFolder target(path, fmt::format("{} {}", id, step), replaces_own(id));
-    write_deepspeed_state(target, folder, model, model_place(c.model), s, [](int64_t) {});
+    write_deepspeed_state(target, folder, model, model_label(c.model), s, [](int64_t) {});
     mark_as_made(target.folder(), id, name);
     target.commit();
     record_verdict(path, name, scalars);

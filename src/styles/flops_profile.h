@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "dialects/trainer_outputs.h"
-#include "train/step_watch.h"
+#include "train/step_observer.h"
 
 namespace ravine {
 
@@ -17,7 +17,7 @@ class ModuleTree;  // an observer that sums the calls by path
 
 // An observer that profiles one step of a run, and writes DeepSpeed's report on it to keys.output_file; "": to the log.
 // If the file cannot be written, a warning is logged.
-class FlopsProfile : public StepWatch {
+class FlopsProfile : public StepObserver {
  public:
   explicit FlopsProfile(FlopsProfilerKeys keys);
   ~FlopsProfile() override;

@@ -33,7 +33,7 @@ std::optional<Beyond> beyond_options(const Config& c) {
   if (c.optimizer.type != OptimizerType::adamw && c.optimizer.type != OptimizerType::adam)
     return Beyond{fmt::format("optimizer.type {}", name(c.optimizer.type)), "they keep the states of adamw and adam",
                   "use one of these"};
-  if (c.lora.asked()) return Beyond{"an adapter", "they hold a whole model that is trained", "leave lora out"};
+  if (c.lora.enabled()) return Beyond{"an adapter", "they hold a whole model that is trained", "leave lora out"};
   if (!c.train.freeze.empty())
     return Beyond{"train.freeze", "they keep moments of every parameter", "leave train.freeze empty"};
   if (!c.optimizer.groups.empty())
@@ -59,7 +59,7 @@ MegatronLayout layout_of(const Config& c, const Model& model, MegatronNames name
           .tensor = c.parallel.tensor,
           .pipeline = c.parallel.pipeline,
           .virtual_stages = c.parallel.virtual_stages,
-          .place = "",
+          .subfolder = "",
           .stage_layers = layers};
 }
 
@@ -72,7 +72,7 @@ std::optional<Beyond> beyond_model(const Config& c, const Model& model) {
       return Beyond{fmt::format("'{}', which the optimizer does not train", param.name), "they keep moments of every parameter",
                     "train another model"};
   try {
-    const std::string where = model_place(c.model);
+    const std::string where = model_label(c.model);
     check_megatron_layout(geometry_of(model.config(), where), layout_of(c, model), where);
   } catch (const UserError& e) {
     return Beyond{"this model on these ranks", e.what(), "change them"};
@@ -131,7 +131,7 @@ class MegatronFiles : public CheckpointFiles {
   ForeignState open(const OpenedRun& run, const std::string& path) const override {
     const Config& c = run.config();
     ForeignState state =
-        open_megatron_state(path, run.model->config(), model_place(c.model), c.train.global_batch, c.checkpoint.data_steps);
+        open_megatron_state(path, run.model->config(), model_label(c.model), c.train.global_batch, c.checkpoint.data_steps);
     state.scalars["options"] = megatron_held(path, c.train.global_batch).recorded();
     return state;
   }
@@ -148,14 +148,14 @@ class MegatronFiles : public CheckpointFiles {
     return tracker >> step ? std::max<int64_t>(step, -1) : -1;
   }
   std::string pattern() const override { return kIterations.before + "*"; }
-  bool beside_model() const override { return true; }
+  bool exports_model() const override { return true; }
 };
 
 std::string MegatronFiles::to_resume(const Config& c) const {
-  const std::string& asked = c.checkpoint.resume;
-  if (asked == kResumeNone) return "";
-  const bool newest = asked == kResumeNewest;
-  const std::string from = newest ? c.train.output : asked, where = "checkpoint.resume=" + asked;
+  const std::string& resume_from = c.checkpoint.resume;
+  if (resume_from == kResumeNone) return "";
+  const bool newest = resume_from == kResumeNewest;
+  const std::string from = newest ? c.train.output : resume_from, where = "checkpoint.resume=" + resume_from;
   std::error_code error;
   if (newest && !fs::exists(from + "/" + kMegatronTracker, error)) return "";
   if (!fs::is_directory(from, error))
@@ -179,7 +179,7 @@ std::string MegatronFiles::to_resume(const Config& c) const {
 Publisher MegatronFiles::publisher(const OpenedRun& run) const {
   const Config& c = run.config();
   const Json model = run.model->config();
-  const std::string place = model_place(c.model), output = c.train.output, id = run.folder->run();
+  const std::string model_name = model_label(c.model), output = c.train.output, id = run.folder->run();
   std::vector<std::string> notes;
   MegatronState s = megatron_state_of(c, c.optimizer.lr, notes);
   s.layout = layout_of(c, *run.model, names_in(to_resume(c)));
@@ -188,15 +188,15 @@ Publisher MegatronFiles::publisher(const OpenedRun& run) const {
   s.ranks = run.spec->layout.mesh.data;
   s.compute = run.spec->types.compute;
   s.dynamic_scale = s.compute == DType::f16 && c.precision.loss_scale.value_or(0) == 0;
-  megatron_notes(geometry_of(model, place), s.layout, notes);
+  megatron_notes(geometry_of(model, model_name), s.layout, notes);
   for (const std::string& note : notes) run.log.line("files    for Megatron: {}", note);
-  return [s, c, id, output, model, place](const std::string& folder, int64_t step, const Json& scalars) mutable {
+  return [s, c, id, output, model, model_name](const std::string& folder, int64_t step, const Json& scalars) mutable {
     const auto made = scalars.find("optimizer_steps");
     const int64_t updates = made != scalars.end() && made->is_number_integer() ? made->get<int64_t>() : step;
     s.lr = rates_of_update(c.schedule, c.optimizer.lr, c.train.steps, updates).lr;
     const std::string path = output + "/" + kIterations.name(step);
     TargetFolder target(path, fmt::format("{} {}", id, step), replaces_own(id));
-    write_megatron_state(target, folder, model, place, s, [](int64_t) {});
+    write_megatron_state(target, folder, model, model_name, s, [](int64_t) {});
     write_file_atomic(target.path("config.json"), model.dump(2) + "\n");
     mark_as_made(target.folder(), id, kIterations.name(step));
     target.commit();

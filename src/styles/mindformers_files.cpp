@@ -19,7 +19,7 @@ namespace ravine {
 namespace {
 
 // Returns the path of the health record next to a folder of checkpoints, which the run has left that wrote them.
-std::string record_beside(const std::string& checkpoints) {
+std::string health_record_path(const std::string& checkpoints) {
   fs::path folder = fs::path(checkpoints).lexically_normal();
   if (!folder.has_filename()) folder = folder.parent_path();
   if (folder.filename().string().starts_with("rank_")) folder = folder.parent_path();
@@ -48,7 +48,7 @@ class MindFormersFiles : public CheckpointFiles {
     return fmt::format("checkpoint.resume={} (resume_training: True, load_checkpoint: that folder)", folder(config));
   }
   std::string pattern() const override { return "checkpoint"; }
-  bool beside_model() const override { return false; }
+  bool exports_model() const override { return false; }
 };
 
 void MindFormersFiles::check(const Config& c) const {
@@ -64,26 +64,26 @@ void MindFormersFiles::check(const Config& c) const {
 }
 
 std::string MindFormersFiles::to_resume(const Config& config) const {
-  const std::string& asked = config.checkpoint.resume;
-  if (asked == kResumeNone) return "";
-  const std::string path = asked == kResumeNewest ? run_path(config, "checkpoint") : asked;
+  const std::string& resume_from = config.checkpoint.resume;
+  if (resume_from == kResumeNone) return "";
+  const std::string path = resume_from == kResumeNewest ? run_path(config, "checkpoint") : resume_from;
   std::error_code error;
   if (!fs::is_directory(path, error)) {
-    if (asked == kResumeNewest) return "";
+    if (resume_from == kResumeNewest) return "";
     if (!fs::exists(path, error))
-      throw UserError("no such checkpoint", "checkpoint.resume=" + asked,
+      throw UserError("no such checkpoint", "checkpoint.resume=" + resume_from,
                       "it is a file of MindFormers, or a folder with rank_R", "correct the path");
     return path;
   }
   std::vector<std::string> all = mindformers_checkpoints(path);
   if (all.empty()) {
-    if (asked == kResumeNewest) return "";
-    throw UserError("no checkpoint", "checkpoint.resume=" + asked, "it holds no PREFIX_rank_0-EPOCH_STEP that every rank_R has",
-                    "name another folder");
+    if (resume_from == kResumeNewest) return "";
+    throw UserError("no checkpoint", "checkpoint.resume=" + resume_from,
+                    "it holds no PREFIX_rank_0-EPOCH_STEP that every rank_R has", "name another folder");
   }
   if (config.health.embedding_norm > 0) {
     // MindFormers reads the record in its own output_dir, wherever the checkpoints are.
-    const std::string record = run_path(config, kHealthFile), other = record_beside(path);
+    const std::string record = run_path(config, kHealthFile), other = health_record_path(path);
     const std::map<std::string, bool> verdicts = recorded_verdicts(record);
     std::erase_if(all, [&](const std::string& file) {
       const auto it = verdicts.find(fs::path(file).filename().string());
@@ -106,7 +106,7 @@ std::string MindFormersFiles::to_resume(const Config& config) const {
 ForeignState MindFormersFiles::open(const OpenedRun& run, const std::string& path) const {
   const Config& c = run.config();
   ForeignState state =
-      open_mindformers_state(path, run.model->config(), model_place(c.model), c.train.global_batch, c.checkpoint.data_steps);
+      open_mindformers_state(path, run.model->config(), model_label(c.model), c.train.global_batch, c.checkpoint.data_steps);
   state.scalars["options"] = mindformers_held(path).recorded();
   return state;
 }
@@ -125,12 +125,12 @@ Publisher MindFormersFiles::publisher(const OpenedRun& run) const {
                      .pipeline = run.spec->layout.mesh.pipeline,
                      .stage_layers = layers_of_parts(*run.model, c)};
   const int64_t epoch_steps = std::max<int64_t>(1, run.data.train->sample_count() / c.train.global_batch), sink = c.log.sink;
-  return [s, epoch_steps, sink, model = run.model->config(), where = model_place(c.model), beside = run.path("checkpoint")](
-             const std::string& folder, int64_t step, const Json& scalars) mutable {
+  return [s, epoch_steps, sink, model = run.model->config(), where = model_label(c.model),
+          checkpoint_folder = run.path("checkpoint")](const std::string& folder, int64_t step, const Json& scalars) mutable {
     s.epoch = sink > 0 ? (step + sink - 1) / sink : (step - 1) / epoch_steps + 1;
-    s.place = sink > 0 ? sink : (step - 1) % epoch_steps + 1;
+    s.step_in_epoch = sink > 0 ? sink : (step - 1) % epoch_steps + 1;
     const std::string name = write_mindformers_state(folder, model, where, s);
-    record_verdict(beside, name, scalars);
+    record_verdict(checkpoint_folder, name, scalars);
     return s.dir + "/rank_0/" + name;
   };
 }

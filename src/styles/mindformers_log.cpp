@@ -30,10 +30,10 @@ std::string prefix() {
 }
 
 int64_t epoch_of(const MindFormersLine& l) { return (l.step - 1) / l.steps_per_epoch + 1; }
-int64_t place_of(const MindFormersLine& l) { return (l.step - 1) % l.steps_per_epoch + 1; }
+int64_t step_in_epoch(const MindFormersLine& l) { return (l.step - 1) % l.steps_per_epoch + 1; }
 
-std::string place_text(const MindFormersLine& l) {
-  return fmt::format("Epoch:[{:3d}/{:3d}], step:[{:5d}/{:5d}]", epoch_of(l), l.epochs, place_of(l), l.steps_per_epoch);
+std::string step_text(const MindFormersLine& l) {
+  return fmt::format("Epoch:[{:3d}/{:3d}], step:[{:5d}/{:5d}]", epoch_of(l), l.epochs, step_in_epoch(l), l.steps_per_epoch);
 }
 
 // Returns a duration as Python prints a timedelta of whole seconds.
@@ -55,7 +55,7 @@ struct Epochs {
   }
 };
 
-bool asks(const LogOptions& log, const char* what) {
+bool monitors(const LogOptions& log, const char* what) {
   return std::find(log.monitor.begin(), log.monitor.end(), what) != log.monitor.end();
 }
 
@@ -120,12 +120,12 @@ class MindFormersConsole : public Hook {
     if (r.spikes > 0) skipped(run, r);
     if (r.embedding_local_norm) run.log().line("{}embedding_local_norm: {}", prefix(), f32_text(*r.embedding_local_norm));
     monitor_->each(run, r, c.log.monitor, false, [&](const std::string& tag, double value) {
-      run.log().line("{}{} {}: {:.4f}", prefix(), place_text(l), tag, value);
+      run.log().line("{}{} {}: {:.4f}", prefix(), step_text(l), tag, value);
     });
     for (const auto& [name, value] : r.more)
       if (name == "valid_loss")
         run.log().line("{}Eval result: PerplexityMetric is {{'loss': {}, 'PPL': {}}}", prefix(), value, std::exp(value));
-    if (asks(c.log, "drop_rate"))
+    if (monitors(c.log, "drop_rate"))
       for (size_t i = 0; i < r.routers.layers.size(); ++i)
         run.log().line("{}layer: {}, drop_rate: {:.5f}", prefix(), r.routers.layers[i], r.routers.drop_rate[i]);
   }
@@ -220,7 +220,7 @@ class MindFormersTensorBoard : public Hook {
 
 // Returns the position of a parameter in the order of MindFormers: its layer and its index in the layer. Embeddings
 // come first. In a layer the norms come first.
-std::pair<int64_t, int> place_in_model(const std::string& name) {
+std::pair<int64_t, int> model_order(const std::string& name) {
   static const char* const kInLayer[] = {"ffn_norm",     "attention_norm",  "attention.wq",    "attention.wk",   "attention.wv",
                                          "attention.wo", "feed_forward.w1", "feed_forward.w2", "feed_forward.w3"};
   static const std::regex layer(R"((?:model|decoder)\.layers\.(\d+)\.(.*))");
@@ -228,12 +228,12 @@ std::pair<int64_t, int> place_in_model(const std::string& name) {
   if (!std::regex_match(name, m, layer))
     return {name.find("embedding") != std::string::npos ? -1 : INT32_MAX, name.find("norm") == std::string::npos};
   const std::string rest = m[2];
-  int place = 0;
+  int rank_of = 0;
   for (const char* known : kInLayer) {
     if (rest.starts_with(known)) break;
-    ++place;
+    ++rank_of;
   }
-  return {std::stoll(m[1]), place};
+  return {std::stoll(m[1]), rank_of};
 }
 
 }  // namespace
@@ -264,7 +264,7 @@ std::string step_line(const MindFormersLine& l) {
   const double tera = l.flops / l.ranks / std::max(1e-9, l.seconds) / 1e12;
   const std::string speed = l.flops > 0 ? fmt::format(", train_throughput_per_npu: {:.3f}T", tera) : "";
   return fmt::format("{{ {}, {}, per_step_time: {}ms, lr: {}, overflow cond: {}, loss_scale: {}, global_norm: [{}]{}",
-                     place_text(l), loss, static_cast<int64_t>(l.seconds * 1000), f32_text(l.lr), l.overflow ? "True" : "False",
+                     step_text(l), loss, static_cast<int64_t>(l.seconds * 1000), f32_text(l.lr), l.overflow ? "True" : "False",
                      scale_text(l.loss_scale), f32_text(l.grad_norm), speed);
 }
 
@@ -274,7 +274,7 @@ std::string bar_line(const MindFormersLine& l) {
   std::string bar;
   for (int i = 0; i < filled; ++i) bar += "█";
   bar += std::string(static_cast<size_t>(kBar - filled), ' ');
-  const int64_t rest = (l.epochs - epoch_of(l) + 1) * l.steps_per_epoch - place_of(l);
+  const int64_t rest = (l.epochs - epoch_of(l) + 1) * l.steps_per_epoch - step_in_epoch(l);
   const double seconds = std::max(1e-9, l.seconds);
   return fmt::format("  {:4.1f}% |{}| {:.5f} samples/s/p  {} }}", percent, bar,
                      static_cast<double>(l.batch) / l.ranks / seconds,
@@ -291,7 +291,7 @@ std::vector<LocalNorm> in_mindformers_order(std::vector<LocalNorm> norms, const 
       return n.parameter.find("norm") == std::string::npos && !n.parameter.ends_with(".bias");
     };
     if (decays(a) != decays(b)) return decays(a);
-    return place_in_model(a.parameter) < place_in_model(b.parameter);
+    return model_order(a.parameter) < model_order(b.parameter);
   });
   return norms;
 }

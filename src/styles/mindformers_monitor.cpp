@@ -26,7 +26,7 @@ MindFormersMonitor::MindFormersMonitor(const LogOptions& log) {
 }
 
 void MindFormersMonitor::each(RunView& run, const StepReport& r, const std::vector<std::string>& asked, bool events,
-                              const Say& say) const {
+                              const Say& print_stderr) const {
   const Config& c = run.config();
   if (asked.empty() || r.step % c.log.monitor_every != 0) return;
   double squares = 0;
@@ -35,19 +35,19 @@ void MindFormersMonitor::each(RunView& run, const StepReport& r, const std::vect
     for (size_t i = 0; i < n.ranks.size(); ++i)
       if (n.ranks[i] == 0) own = n.squares[i];
     squares += own;
-    if (has_word(asked, "local_norm") && fits(n.parameter)) say("local_norm/" + n.parameter, std::sqrt(own));
+    if (has_word(asked, "local_norm") && fits(n.parameter)) print_stderr("local_norm/" + n.parameter, std::sqrt(own));
   }
-  if (has_word(asked, "device_local_norm")) say("device_local_norm", std::sqrt(squares));
-  if (has_word(asked, "local_loss")) say(events ? "local_loss" : "micro_local_loss", r.loss);
-  if (has_word(asked, "device_local_loss")) say("device_accum_local_loss", r.loss);
-  if (!r.state_squares.empty()) states(run, r, asked, say);
+  if (has_word(asked, "device_local_norm")) print_stderr("device_local_norm", std::sqrt(squares));
+  if (has_word(asked, "local_loss")) print_stderr(events ? "local_loss" : "micro_local_loss", r.loss);
+  if (has_word(asked, "device_local_loss")) print_stderr("device_accum_local_loss", r.loss);
+  if (!r.state_squares.empty()) states(run, r, asked, print_stderr);
   if (has_word(asked, "throughput") && c.log.baseline > 0)
-    say("throughput_linearity",
-        static_cast<double>(c.train.global_batch) / r.ranks / std::max(1e-9, r.step_time) / c.log.baseline);
+    print_stderr("throughput_linearity",
+                 static_cast<double>(c.train.global_batch) / r.ranks / std::max(1e-9, r.step_time) / c.log.baseline);
 }
 
 void MindFormersMonitor::states(RunView& run, const StepReport& r, const std::vector<std::string>& asked,
-                                const Say& say) const {
+                                const Say& print_stderr) const {
   double weights = 0;
   std::vector<LocalNorm> norms[2];
   for (const auto& [name, squares] : r.state_squares) {
@@ -60,8 +60,9 @@ void MindFormersMonitor::states(RunView& run, const StepReport& r, const std::ve
   if (has_word(asked, "optimizer_state"))
     for (const int v : {0, 1})
       for (const LocalNorm& n : in_mindformers_order(norms[v], run.model_config()))
-        if (fits(n.parameter)) say(fmt::format("adam_{}_norm/{}", v ? 'v' : 'm', n.parameter), std::sqrt(n.squares[0]));
-  if (has_word(asked, "weight_state")) say("weight_norm", std::sqrt(weights));
+        if (fits(n.parameter))
+          print_stderr(fmt::format("adam_{}_norm/{}", v ? 'v' : 'm', n.parameter), std::sqrt(n.squares[0]));
+  if (has_word(asked, "weight_state")) print_stderr("weight_norm", std::sqrt(weights));
 }
 
 }  // namespace ravine

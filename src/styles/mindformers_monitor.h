@@ -17,13 +17,14 @@ class MindFormersMonitor {
   explicit MindFormersMonitor(const LogOptions& log);
 
   using Say = std::function<void(const std::string& tag, double value)>;
-  // Calls `say` for each quantity in `asked` (log.monitor or log.tensorboard_monitor) in the step of the report. In
-  // event files the local loss has another tag than in log lines.
-  void each(RunView& run, const StepReport& report, const std::vector<std::string>& asked, bool events, const Say& say) const;
+  // Calls `print_stderr` for each quantity in `asked` (log.monitor or log.tensorboard_monitor) in the step of the
+  // report. In event files the local loss has another tag than in log lines.
+  void each(RunView& run, const StepReport& report, const std::vector<std::string>& asked, bool events,
+            const Say& print_stderr) const;
 
  private:
   bool fits(const std::string& name) const { return !target_ || std::regex_search(name, *target_); }
-  void states(RunView& run, const StepReport& report, const std::vector<std::string>& asked, const Say& say) const;
+  void states(RunView& run, const StepReport& report, const std::vector<std::string>& asked, const Say& print_stderr) const;
   std::optional<std::regex> target_;
 };
 

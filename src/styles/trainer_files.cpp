@@ -24,7 +24,7 @@ const StepNames kOwnNames{.before = "checkpoint-"};
 
 TrainedModel trained_model(const OpenedRun& run) {
   const Config& c = run.config();
-  return {.model = run.model.get(), .adapter = run.lora.has_value(), .where = model_place(c.model), .weights = run.weights};
+  return {.model = run.model.get(), .adapter = run.lora.has_value(), .where = model_label(c.model), .weights = run.weights};
 }
 
 class TrainerFiles : public CheckpointFiles {
@@ -80,32 +80,33 @@ class TrainerFiles : public CheckpointFiles {
     return whole.empty() ? -1 : whole.rbegin()->first;
   }
   std::string pattern() const override { return kOwnNames.before + "*"; }
-  bool beside_model() const override { return true; }
+  bool exports_model() const override { return true; }
 
  private:
   TrainerOutputs outputs_;
 };
 
 std::string TrainerFiles::to_resume(const Config& c) const {
-  const std::string& asked = c.checkpoint.resume;
-  if (asked == kResumeNone) return "";
-  if (asked == kResumeNewest) {
+  const std::string& resume_from = c.checkpoint.resume;
+  if (resume_from == kResumeNone) return "";
+  if (resume_from == kResumeNewest) {
     const std::map<int64_t, std::string> whole = trainer_checkpoints(c.train.output);
     return whole.empty() ? "" : whole.rbegin()->second;
   }
-  if (is_trainer_checkpoint(asked)) return asked;
-  const std::string where = "checkpoint.resume=" + asked,
+  if (is_trainer_checkpoint(resume_from)) return resume_from;
+  const std::string where = "checkpoint.resume=" + resume_from,
                     rule = "it is checkpoint-N of the Trainer: optimizer.pt, trainer_state.json, weights";
   std::error_code error;
-  if (!fs::is_directory(asked, error)) throw UserError("no such folder", where, rule, "correct the path");
-  if (const auto all = trainer_checkpoints(asked); !all.empty())
+  if (!fs::is_directory(resume_from, error)) throw UserError("no such folder", where, rule, "correct the path");
+  if (const auto all = trainer_checkpoints(resume_from); !all.empty())
     throw UserError("a folder of checkpoints", where, rule, fmt::format("its newest is {}", all.rbegin()->second));
-  if (fs::exists(asked + "/manifest.json", error))
+  if (fs::exists(resume_from + "/manifest.json", error))
     throw UserError("a checkpoint of Ravine's own", where, rule, "set checkpoint.layout=ravine");
-  if (is_zero_checkpoint(asked))
+  if (is_zero_checkpoint(resume_from))
     throw UserError("a checkpoint of DeepSpeed", where, rule, "set checkpoint.layout=deepspeed (--deepspeed with its config)");
-  if (const auto kind = foreign_kind(asked)) throw UserError(kind->what, where, rule, kind->fix);
-  const bool of_trainer = fs::exists(asked + "/trainer_state.json", error), adapter = find_adapter(asked).has_value();
+  if (const auto kind = foreign_kind(resume_from)) throw UserError(kind->what, where, rule, kind->fix);
+  const bool of_trainer = fs::exists(resume_from + "/trainer_state.json", error),
+             adapter = find_adapter(resume_from).has_value();
   throw UserError(of_trainer ? "a checkpoint of the Trainer without its optimizer (--save_only_model)"
                   : adapter  ? "an adapter without the state of a training"
                              : "no checkpoint of the Trainer",

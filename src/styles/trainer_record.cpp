@@ -30,8 +30,8 @@ Json history_of(const std::string& metrics, int64_t step, const Config& c, doubl
     const auto at = row["step"].get<int64_t>();
     if (at > step) continue;
     const auto number = [&](const char* key) { return row.contains(key) && row[key].is_number(); };
-    Json place = {{"step", at}, {"epoch", static_cast<double>(at) / steps_of_pass}};
-    if (outputs.counts_tokens && number("tokens")) place["num_input_tokens_seen"] = row["tokens"];
+    Json base_entry = {{"step", at}, {"epoch", static_cast<double>(at) / steps_of_pass}};
+    if (outputs.counts_tokens && number("tokens")) base_entry["num_input_tokens_seen"] = row["tokens"];
     // A row covers the steps since the previous row; a validation's row may be between two log lines.
     for (const char* key : {"mean_loss", "loss"})
       if (number(key)) {
@@ -40,7 +40,7 @@ Json history_of(const std::string& metrics, int64_t step, const Config& c, doubl
       }
     before = at;
     if (at % c.log.every == 0 || (at == 1 && outputs.first_line)) {
-      Json entry = place;
+      Json entry = base_entry;
       entry["learning_rate"] = rates_of_update(c.schedule, c.optimizer.lr, c.train.steps, at).lr;
       if (number("grad_norm")) entry["grad_norm"] = row["grad_norm"];
       if (count > 0) entry["loss"] = sum / static_cast<double>(count);
@@ -48,7 +48,7 @@ Json history_of(const std::string& metrics, int64_t step, const Config& c, doubl
       out.push_back(entry);
     }
     if (number("valid_loss")) {
-      out.push_back(place);
+      out.push_back(base_entry);
       out.back()["eval_loss"] = row["valid_loss"];
     }
   }

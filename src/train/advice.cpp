@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/shell_word.h"
-#include "config/asked.h"
+#include "config/chosen.h"
 #include "config/optimizer_types.h"
 #include "config/takes.h"
 #include "data/indexed/indexed_tokens.h"
@@ -26,7 +26,7 @@
 #include "optim/make_update_rule.h"
 #include "optim/schedule.h"
 #include "runs/open.h"
-#include "runs/run_places.h"
+#include "runs/run_paths.h"
 #include "runs/vocabulary.h"
 #include "text/chat/prompt_templates.h"
 #include "text/chat/rendered_json.h"
@@ -57,7 +57,7 @@ class Advice {
 
  private:
   template <class... A>
-  void say(fmt::format_string<A...> text, A&&... args) {
+  void add_warning(fmt::format_string<A...> text, A&&... args) {
     std::string line = fmt::format(text, std::forward<A>(args)...);
     if (std::find(lines_.begin(), lines_.end(), line) == lines_.end()) lines_.push_back(std::move(line));
   }
@@ -67,7 +67,7 @@ class Advice {
     try {
       f();
     } catch (const UserError& e) {
-      say("{}", e.what());
+      add_warning("{}", e.what());
     }
   }
 
@@ -81,21 +81,21 @@ class Advice {
     if (!is_class_schedule(s.type) && s.warmup_steps >= std::min(length, steps)) {
       const double most = std::max(rate(std::max<int64_t>(0, last)), last + 1 < steps ? rate(last + 1) : 0);
       if (most < c_.optimizer.lr * s.classes.lr_scale * (1 - 1e-9))
-        say("schedule.warmup_steps={} is not below {}={}: the rate never reaches optimizer.lr", s.warmup_steps,
-            s.warmup_steps >= steps ? "train.steps" : "schedule.steps", s.warmup_steps >= steps ? steps : length);
+        add_warning("schedule.warmup_steps={} is not below {}={}: the rate never reaches optimizer.lr", s.warmup_steps,
+                    s.warmup_steps >= steps ? "train.steps" : "schedule.steps", s.warmup_steps >= steps ? steps : length);
     }
     const ScheduleEnd end = end_of(s, steps);
     if (*end.key && end.length < steps && end.update < steps && falls(s))
-      say("schedule.{}={} is below train.steps={}: from step {} on the rate stays at {:.3g}", end.key, end.length, steps,
-          std::max(end.update, end.length) + 1, rate(end.update));
+      add_warning("schedule.{}={} is below train.steps={}: from step {} on the rate stays at {:.3g}", end.key, end.length,
+                  steps, std::max(end.update, end.length) + 1, rate(end.update));
     if (s.type != ScheduleType::CosineAnnealingLR) return;
     const int64_t wave = s.classes.t_max, behind = std::min(steps, end.update + 1) - wave;
     double most = 0;
     for (int64_t step = wave; step < wave + behind; step += std::max<int64_t>(1, behind / 10000))
       most = std::max(most, rate(step));
     if (behind > 0 && most > rate(wave))
-      say("schedule.t_max={} is below train.steps={}: behind it the rate of {} rises again, to {:.3g}", wave, steps,
-          name(s.type), most);
+      add_warning("schedule.t_max={} is below train.steps={}: behind it the rate of {} rises again, to {:.3g}", wave, steps,
+                  name(s.type), most);
   }
 
   // True if the learning rate falls after the warmup. The other schedules keep the full rate.
@@ -111,8 +111,8 @@ class Advice {
     rates();
     for (size_t i = 0; i < c_.optimizer.groups.size(); ++i)
       if (c_.optimizer.groups[i].from_step > t.steps)
-        say("optimizer.groups[{}].from_step={} is beyond train.steps={}: its parameters do not train", i,
-            c_.optimizer.groups[i].from_step, t.steps);
+        add_warning("optimizer.groups[{}].from_step={} is beyond train.steps={}: its parameters do not train", i,
+                    c_.optimizer.groups[i].from_step, t.steps);
     const ScheduleOptions& s = c_.schedule;
     if (is_class_schedule(s.type)) {
       const double full = s.type == ScheduleType::OneCycle      ? s.classes.cycle_max_lr.value_or(0)
@@ -123,28 +123,30 @@ class Advice {
       for (int64_t step = 0; step < t.steps; step += stride)
         most = std::max(most, class_rate(s, c_.optimizer.lr, s.steps > 0 ? s.steps : t.steps, step));
       if (most < 0.99 * full)
-        say("schedule.type={}: in train.steps={} the rate reaches {:.3g} at most, never {:.3g}", name(s.type), t.steps, most,
-            full);
+        add_warning("schedule.type={}: in train.steps={} the rate reaches {:.3g} at most, never {:.3g}", name(s.type), t.steps,
+                    most, full);
       if (c_.sources.contains("optimizer.lr") && (s.type == ScheduleType::OneCycle || s.type == ScheduleType::LRRangeTest ||
                                                   s.classes.warmup_max_lr.value_or(c_.optimizer.lr) != c_.optimizer.lr))
-        say("schedule.type={} has rates of its own: optimizer.lr={} has no effect", name(s.type), c_.optimizer.lr);
+        add_warning("schedule.type={} has rates of its own: optimizer.lr={} has no effect", name(s.type), c_.optimizer.lr);
     }
     if (t.valid_every > 0 && !valid && c_.data.order == SampleOrder::philox)  // others: data.split holds out a part
       // other orders hold out a part by data.split
-      say("train.valid_every={}, but there is nothing to validate on: set data.valid or data.valid_fraction", t.valid_every);
-    if (t.valid_every == 0 && valid) say("validation data are given, but train.valid_every=0 never looks at them");
+      add_warning("train.valid_every={}, but there is nothing to validate on: set data.valid or data.valid_fraction",
+                  t.valid_every);
+    if (t.valid_every == 0 && valid) add_warning("validation data are given, but train.valid_every=0 never looks at them");
     if (t.valid_every == 0 && !valid && t.valid_batches > 0)
-      say("train.valid_batches={} has no effect: nothing is validated without train.valid_every", t.valid_batches);
+      add_warning("train.valid_batches={} has no effect: nothing is validated without train.valid_every", t.valid_batches);
     // The step size of these rules is about the learning rate, for a gradient of any size.
     const OptimizerType rule = c_.optimizer.type;
     if (c_.optimizer.lr > 0.1 && !is_class_schedule(s.type) &&
         (rule == OptimizerType::adamw || rule == OptimizerType::adam || rule == OptimizerType::cadam ||
          rule == OptimizerType::lion))
-      say("optimizer.lr={} is large: a step of {} moves each weight by about the rate, and 1e-5 to 1e-3 is usual",
-          c_.optimizer.lr, name(rule));
-    if (c_.optimizer.lr == 0 && !is_class_schedule(s.type)) say("optimizer.lr=0: no weight is changed, and nothing is learned");
+      add_warning("optimizer.lr={} is large: a step of {} moves each weight by about the rate, and 1e-5 to 1e-3 is usual",
+                  c_.optimizer.lr, name(rule));
+    if (c_.optimizer.lr == 0 && !is_class_schedule(s.type))
+      add_warning("optimizer.lr=0: no weight is changed, and nothing is learned");
     for (int64_t s : c_.data.skip_steps)
-      if (s > t.steps) say("data.skip_steps names step {}, the run ends after {}", s, t.steps);
+      if (s > t.steps) add_warning("data.skip_steps names step {}, the run ends after {}", s, t.steps);
   }
 
   // Warns of a copied run folder. The run.yaml of `ravine init` has absolute paths, so a copy writes into the original
@@ -159,17 +161,19 @@ class Advice {
     if (file.filename() != "run.yaml" || !fs::is_regular_file(file, error) || !fs::is_regular_file(first, error) ||
         fs::equivalent(file, first, error))
       return;
-    say("{} names train.output={}, the run of {}: this folder was copied, with its paths; correct them, or set train.output={}",
+    add_warning(
+        "{} names train.output={}, the run of {}: this folder was copied, with its paths; correct them, or set train.output={}",
         given->second, c_.train.output, first.string(), (file.parent_path() / "run").string());
   }
 
   void threads() {
     const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
     if (cores > 0 && c_.train.threads > cores)
-      say("train.threads={} on {}: they take turns, and each step waits for all of them; train.threads={} is as many as help",
+      add_warning(
+          "train.threads={} on {}: they take turns, and each step waits for all of them; train.threads={} is as many as help",
           c_.train.threads, counted(cores, "core"), cores);
     if (const char* given = std::getenv("OMP_NUM_THREADS"); given && c_.train.threads == 0 && std::atoi(given) < 1)
-      say("OMP_NUM_THREADS='{}' is no number of threads, and has no effect", given);
+      add_warning("OMP_NUM_THREADS='{}' is no number of threads, and has no effect", given);
   }
 
   // Returns each file of the source once, as a canonical path.
@@ -188,11 +192,13 @@ class Advice {
     for (const DataSource& s : c_.data.train)
       for (const std::string& file : real_files(s))
         if (!seen.insert(file).second && twice.insert(file).second)
-          say("data.train names {} twice: its text counts twice; weights say so plainly ({{path: .., weight: 2}})", file);
+          add_warning("data.train names {} twice: its text counts twice; weights say so plainly ({{path: .., weight: 2}})",
+                      file);
     for (const DataSource& s : c_.data.valid)
       for (const std::string& file : real_files(s))
         if (seen.contains(file) && both.insert(file).second)
-          say("data.valid names {}, which data.train trains on: the loss on it does not tell what is learned; data.valid=[] data.valid_fraction=0.05 holds out a part of it",
+          add_warning(
+              "data.valid names {}, which data.train trains on: the loss on it does not tell what is learned; data.valid=[] data.valid_fraction=0.05 holds out a part of it",
               file);
   }
 
@@ -207,13 +213,14 @@ class Advice {
 
   void model() {
     if (c_.model.path.empty() && c_.model.config.empty()) return;
-    Json j = asked_model_config(c_);
+    Json j = requested_model_config(c_);
     auto whole = [&](const char* key) { return j.contains(key) && j[key].is_number_integer() ? j[key].get<int64_t>() : 0; };
     model_config_ = j;
     vocabulary_ = run_vocabulary(c_, j, 0);
     positions_ = grows(j) ? 0 : whole("max_position_embeddings");
     if (int64_t most = positions_; most > 0 && c_.data.sequence_length > most * in_a_sequence())
-      say("data.sequence_length={} is above {}the model's max_position_embeddings={}: train refuses it; set data.sequence_length={} or less",
+      add_warning(
+          "data.sequence_length={} is above {}the model's max_position_embeddings={}: train refuses it; set data.sequence_length={} or less",
           c_.data.sequence_length, in_a_sequence() == 2 ? "twice " : "", most, most * in_a_sequence());
     dropout(j, "train.dropout", {"hidden_dropout", "resid_pdrop"});
     dropout(j, "train.attention_dropout", {"attention_dropout", "attn_pdrop"});
@@ -221,8 +228,8 @@ class Advice {
 
   void adapter() {
     if (c_.lora.path.empty()) return;
-    for (const std::string& line : {older_than_its_run(c_.lora.path), trained_beside_another(c_.lora.path, c_.model.path)})
-      if (!line.empty()) say("{}", line);
+    for (const std::string& line : {older_than_its_run(c_.lora.path), trained_on_other_base(c_.lora.path, c_.model.path)})
+      if (!line.empty()) add_warning("{}", line);
   }
 
   // Warns of a dropout in config.json that this run does not use. config.json has the dropout of its author's training;
@@ -231,7 +238,8 @@ class Advice {
     if (c_.sources.contains(option)) return;
     for (const char* key : keys)
       if (j.contains(key) && j[key].is_number() && j[key].get<double>() > 0)
-        say("config.json has {}={}, and this run drops nothing there: {}={} trains as it says, {}=0 says that none is meant",
+        add_warning(
+            "config.json has {}={}, and this run drops nothing there: {}={} trains as it says, {}=0 says that none is meant",
             key, j[key].dump(), option, j[key].dump(), option);
   }
 
@@ -244,13 +252,14 @@ class Advice {
       tokenizer_ = own_.get();
     }
     vocabulary_ = run_vocabulary(c_, model_config_, tokenizer_->size());
-    if (const std::string trouble = vocabulary_trouble(tokenizer_->size(), vocabulary_); !trouble.empty())
-      say("{}: ids beyond it have no row in the embedding", trouble);
+    if (const std::string problem = vocabulary_problem(tokenizer_->size(), vocabulary_); !problem.empty())
+      add_warning("{}: ids beyond it have no row in the embedding", problem);
     if (c_.model.path.empty() && vocabulary_ > 2 * tokenizer_->size())
-      say("the new model has a vocabulary of {}, the tokenizer {} ids: most rows of the embedding are never used; vocab_size of {} could be smaller",
-          vocabulary_, tokenizer_->size(), model_place(c_.model));
+      add_warning(
+          "the new model has a vocabulary of {}, the tokenizer {} ids: most rows of the embedding are never used; vocab_size of {} could be smaller",
+          vocabulary_, tokenizer_->size(), model_label(c_.model));
     if (c_.data.append_eos && !tokenizer_->special().eos && reads_text())
-      say("the tokenizer has no end token (eos), but data.append_eos=true puts it behind each document");
+      add_warning("the tokenizer has no end token (eos), but data.append_eos=true puts it behind each document");
   }
 
   bool reads_text() const {
@@ -261,8 +270,8 @@ class Advice {
   // Warns of a tokenizer that differs from the tokenizer of model.path.
   void foreign_tokenizer() {
     if (!tokenizer_ || c_.model.tokenizer.empty() || c_.model.path.empty()) return;
-    if (const std::string foreign = foreign_tokenizer_trouble(*tokenizer_, c_.model.tokenizer, c_.model.path); !foreign.empty())
-      say("{}", foreign);
+    if (const std::string foreign = foreign_tokenizer_problem(*tokenizer_, c_.model.tokenizer, c_.model.path); !foreign.empty())
+      add_warning("{}", foreign);
   }
 
   void source(const DataSource& s) {
@@ -286,7 +295,8 @@ class Advice {
     ChatEncoder encoder(*tokenizer_, choose_template(c_.data.chat_template, where_, *tokenizer_, "data.chat_template").chat,
                         c_.data.loss_on);
     if (encoder.end_is_appended())
-      say("{}: the chat template ends answers with no special token of this tokenizer; its eos is put behind the last one only (a tokenizer gets those of the template by `ravine tokenizer train --special-tokens ..`)",
+      add_warning(
+          "{}: the chat template ends answers with no special token of this tokenizer; its eos is put behind the last one only (a tokenizer gets those of the template by `ravine tokenizer train --special-tokens ..`)",
           path);
     ChatRecords records(file);
     int64_t n = 0, empty = 0, returns = 0;
@@ -304,10 +314,12 @@ class Advice {
       empty += std::find(e.learned.begin(), e.learned.end(), 1) == e.learned.end();
     }
     share(path, lengths);
-    if (asked_options(c_).contains("data.text_key") && !keyed)
-      say("data.text_key={} has no effect on {}: its records are conversations, and have no such key", c_.data.text_key, path);
-    if (10 * returns >= n && returns > 0) say_returns(path, file);
-    if (10 * empty >= n && empty > 0) say("{}: {} of the first {} conversations have no answer to learn", path, empty, n);
+    if (chosen_options(c_).contains("data.text_key") && !keyed)
+      add_warning("data.text_key={} has no effect on {}: its records are conversations, and have no such key", c_.data.text_key,
+                  path);
+    if (10 * returns >= n && returns > 0) warn_of_returns(path, file);
+    if (10 * empty >= n && empty > 0)
+      add_warning("{}: {} of the first {} conversations have no answer to learn", path, empty, n);
   }
 
   void pairs(const std::string& path, const std::string& file) {
@@ -343,7 +355,8 @@ class Advice {
       ended += id == *tokenizer_->special().eos;
     }
     if (n > 0 && ended == 0)
-      say("{}: none of the first {} documents ends with the tokenizer's end token ({}): a model trained on them never learns to stop (preprocess --append-eod)",
+      add_warning(
+          "{}: none of the first {} documents ends with the tokenizer's end token ({}): a model trained on them never learns to stop (preprocess --append-eod)",
           path, n, tokenizer_->id_to_piece(*tokenizer_->special().eos));
   }
 
@@ -358,7 +371,8 @@ class Advice {
       empty += std::all_of(row.labels.begin(), row.labels.end(), [](int32_t l) { return l == kIgnored; });
     }
     share(path, lengths);
-    if (10 * empty >= n && empty > 0) say("{}: {} of the first {} conversations have no answer to learn", path, empty, n);
+    if (10 * empty >= n && empty > 0)
+      add_warning("{}: {} of the first {} conversations have no answer to learn", path, empty, n);
   }
 
   void documents(const std::string& path, const std::string& file) {
@@ -372,21 +386,21 @@ class Advice {
       for (size_t at = 0; (at = text.find("\r\n", at)) != std::string::npos; at += 2) ++returns;
       tokens += std::min<int64_t>(static_cast<int64_t>(ids.size()), c_.data.sequence_length);
     }
-    if (returns > 0 && 2 * returns >= ends) say_returns(path, file);
+    if (returns > 0 && 2 * returns >= ends) warn_of_returns(path, file);
     if (c_.data.pack || n == 0) return;
     if (10 * tokens < n * c_.data.sequence_length && c_.train.micro_batch > 1)
-      say("{}: documents fill {} % of a sequence of {}: data.pack=true would join them", path,
-          100 * tokens / (n * c_.data.sequence_length), c_.data.sequence_length);
+      add_warning("{}: documents fill {} % of a sequence of {}: data.pack=true would join them", path,
+                  100 * tokens / (n * c_.data.sequence_length), c_.data.sequence_length);
   }
 
-  void say_returns(const std::string& path, const std::string& file) {
+  void warn_of_returns(const std::string& path, const std::string& file) {
     const SourceKind kind = source_kind(file);
     const bool text = kind == SourceKind::text, json = kind == SourceKind::json || kind == SourceKind::jsonl;
     const std::string how =
         text || json ? fmt::format("; a copy without: {} {} > {}", text ? "tr -d '\\r' <" : R"(sed 's/\\r\\n/\\n/g')",
                                    shell_word(file), shell_word(without_returns(file)))
                      : "; save the table with \\n in its texts";
-    say("{}: lines end with \\r\\n, as Windows writes them, and the model learns to write \\r too{}", path, how);
+    add_warning("{}: lines end with \\r\\n, as Windows writes them, and the model learns to write \\r too{}", path, how);
   }
 
   static std::string without_returns(const std::string& file) {
@@ -405,12 +419,12 @@ class Advice {
     std::sort(lengths.begin(), lengths.end());
     int64_t enough = (lengths[static_cast<size_t>((95 * n + 99) / 100 - 1)] + 63) / 64 * 64;
     if (positions_ > 0) enough = std::min(enough, positions_ * in_a_sequence());
-    say("{}: {} % of the first {} {} are longer than data.sequence_length={} and are {}{}", path, 100 * longer / n, n,
-        in_a_sequence() == 2 ? "pairs" : "conversations", c_.data.sequence_length,
-        c_.data.too_long == TooLong::drop ? "left out" : "cut",
-        enough > c_.data.sequence_length
-            ? fmt::format("; data.sequence_length={} would keep {} % of them whole", enough, 100 * fits(enough) / n)
-            : "; the model takes no longer ones");
+    add_warning("{}: {} % of the first {} {} are longer than data.sequence_length={} and are {}{}", path, 100 * longer / n, n,
+                in_a_sequence() == 2 ? "pairs" : "conversations", c_.data.sequence_length,
+                c_.data.too_long == TooLong::drop ? "left out" : "cut",
+                enough > c_.data.sequence_length
+                    ? fmt::format("; data.sequence_length={} would keep {} % of them whole", enough, 100 * fits(enough) / n)
+                    : "; the model takes no longer ones");
   }
 
   const Config& c_;
@@ -443,14 +457,14 @@ std::vector<std::string> idle_options(const Config& c, const Mesh& mesh) {
         fmt::format("precision.gradients=compute has no effect with precision.compute={}: gradients are {} as it is",
                     name(*p.compute), name(*p.compute)));
   const bool moves = p.loss_scale ? *p.loss_scale == 0 : p.compute == DType::f16;
-  for (const std::string& option : asked_options(c)) {
+  for (const std::string& option : chosen_options(c)) {
     if (!option.starts_with("precision.scale_")) continue;
     if (!moves && p.compute)
       lines.push_back(fmt::format("{} has no effect: {}", option,
                                   p.loss_scale && *p.loss_scale > 0 ? "precision.loss_scale is fixed"
                                                                     : "only gradients of precision.compute=f16 are scaled"));
   }
-  for (const std::string& option : asked_in_vain(c, true))
+  for (const std::string& option : unused_options(c, true))
     if (!option.starts_with("precision.scale_") || moves || !p.compute)
       lines.push_back(fmt::format("{} has no effect: it belongs to {}", option, selected_text(*taken_by(option))));
   const bool one_bit = traits_of(c.optimizer.type).is_taken("freeze_step"),

@@ -20,19 +20,19 @@ namespace {
 std::string size_text(int64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
 // Logs one line per text. Ranks with the same text share a line.
-void say_of_ranks(Log& log, const char* what, const std::vector<std::string>& texts) {
-  struct Told {
+void log_by_rank(Log& log, const char* what, const std::vector<std::string>& texts) {
+  struct SameText {
     std::string text;
     size_t rank, alike;
   };
-  std::vector<Told> told;
+  std::vector<SameText> groups;
   for (size_t r = 0; r < texts.size(); ++r) {
-    auto it = std::find_if(told.begin(), told.end(), [&](const Told& t) { return t.text == texts[r]; });
-    it == told.end() ? told.push_back({texts[r], r, 0}) : void(++it->alike);
+    auto it = std::find_if(groups.begin(), groups.end(), [&](const SameText& t) { return t.text == texts[r]; });
+    it == groups.end() ? groups.push_back({texts[r], r, 0}) : void(++it->alike);
   }
-  for (size_t i = 0; i < std::min<size_t>(8, told.size()); ++i) {
-    const Told& t = told[i];
-    std::string who = told.size() == 1
+  for (size_t i = 0; i < std::min<size_t>(8, groups.size()); ++i) {
+    const SameText& t = groups[i];
+    std::string who = groups.size() == 1
                           ? "every rank"
                           : fmt::format("rank {}{}", t.rank, t.alike > 0 ? fmt::format(" and {} alike", t.alike) : "");
     log.line("{:<8} {}: {}", what, who, t.text);
@@ -76,8 +76,8 @@ void announce_ranks(const OpenedRun& run) {
                layout.sum_leaves == 1 ? "1 leaf" : fmt::format("{} leaves", layout.sum_leaves),
                counted(thread_count(), "thread"));
   for (const std::string& line : mesh_lines(run.config(), layout, *run.model, hosts)) run.log.line("         {}", line);
-  say_of_ranks(run.log, "memory", memory);
-  say_of_ranks(run.log, "sends", sends);
+  log_by_rank(run.log, "memory", memory);
+  log_by_rank(run.log, "sends", sends);
   warn_of_cores(run);
 }
 

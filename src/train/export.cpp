@@ -193,12 +193,12 @@ bool is_complete(const OpenedRun& run, int64_t done, const std::string& from) {
   if (done < steps) return false;
   const bool named = of == checkpoint_name(done);
   const bool exported = named && (as.empty() || as == export_text(config));
-  const std::string trouble = run.ranks.first() && exported ? run.folder->export_trouble() : "";
-  const bool all = any(run.ranks.all(), run.ranks.first() && exported && trouble.empty());
+  const std::string problem = run.ranks.first() && exported ? run.folder->export_problem() : "";
+  const bool all = any(run.ranks.all(), run.ranks.first() && exported && problem.empty());
   std::string more =
       all ? fmt::format(" and {}: nothing is left to do; a larger train.steps goes on", run.path(exported_name(run.config())))
           : "";
-  if (!trouble.empty()) more = fmt::format("; {}: the model is exported again", trouble);
+  if (!problem.empty()) more = fmt::format("; {}: the model is exported again", problem);
   run.log.line("complete: {}, saved in {}{}",
                done == steps ? fmt::format("{} of {}", done, counted(done, "step"))
                              : fmt::format("{}, train.steps is {}", counted(done, "step"), steps),
@@ -217,22 +217,22 @@ void export_model(const OpenedRun& run, const Progress& progress, const Saves& s
                folder.dtype == DType::f32 || (run.lora && !run.config().lora.merge)
                    ? ""
                    : fmt::format(" in {}, rounded from f32 (checkpoint.model_dtype)", name(folder.dtype)));
-  const std::string talk = first && !run.data.fingerprint.chat_template.empty() &&
-                                   (!folder.chat_template.empty() || load_chat_template(folder.dir) ||
-                                    (!run.config().model.path.empty() && load_chat_template(run.config().model.path)))
-                               ? "--chat "
-                               : "";
+  const std::string chat_flag = first && !run.data.fingerprint.chat_template.empty() &&
+                                        (!folder.chat_template.empty() || load_chat_template(folder.dir) ||
+                                         (!run.config().model.path.empty() && load_chat_template(run.config().model.path)))
+                                    ? "--chat "
+                                    : "";
   if (run.lora && !run.config().lora.merge) {
     const std::string base = shell_word(base_of(run.config())), adapter = shell_word(folder.dir);
     // merge-lora takes a model folder of Hugging Face as base, and no other weights (model.weights).
-    run.log.line("next     {0} generate --model {1} --adapter {2} {3}--prompt TEXT{4}", program_word(), base, adapter, talk,
-                 run.config().model.path.empty()
-                     ? ""
-                     : fmt::format("; one model of both: {} merge-lora --model {} --adapter {} --output DIR", program_word(),
-                                   base, adapter));
+    run.log.line(
+        "next     {0} generate --model {1} --adapter {2} {3}--prompt TEXT{4}", program_word(), base, adapter, chat_flag,
+        run.config().model.path.empty() ? ""
+                                        : fmt::format("; one model of both: {} merge-lora --model {} --adapter {} --output DIR",
+                                                      program_word(), base, adapter));
   } else {
     run.log.line("next     {}", has_tokenizer(folder.dir) ? fmt::format("{} generate --model {} {}--prompt TEXT --sample",
-                                                                        program_word(), shell_word(folder.dir), talk)
+                                                                        program_word(), shell_word(folder.dir), chat_flag)
                                                           : fmt::format("{} info {}", program_word(), shell_word(folder.dir)));
   }
   const std::string checkpoint = checkpoint_name(progress.done);

@@ -41,7 +41,7 @@ GivenSteps::GivenSteps(OpenedRun& run) : run_(run), option_(run.config().train.g
   run.engine->replace_gradients([this](double loss_scale) { return write(loss_scale); });
 }
 
-void GivenSteps::say() {
+void GivenSteps::print_stderr() {
   if (!said_)
     run_.log.line("given    gradients of {} from {}, {}, {}", counted(given_->steps(), "step"), option_.path, given_->how(),
                   option_.when == GivenWhen::after_clip ? "clipped already" : "before clipping");
@@ -60,7 +60,7 @@ StepEngine::Given GivenSteps::write(double loss_scale) {
     said_end_ = true;
     return StepEngine::Given::none;
   }
-  say();
+  print_stderr();
   FlatStore& store = run_.engine->store();
   std::map<const Param*, size_t> index;
   for (size_t i = 0; i < params_.size(); ++i) index[params_[i]] = i;

@@ -18,7 +18,7 @@ class GivenSteps {
 
  private:
   StepEngine::Given write(double loss_scale);
-  void say();
+  void print_stderr();
 
   OpenedRun& run_;
   const GivenGradientsOption option_;

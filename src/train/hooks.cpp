@@ -48,11 +48,11 @@ class Validation : public Hook {
     if (!due) return;
     const auto result = run.validate();
     if (result && result->labels == 0) {
-      if (!told_)
+      if (!reported_)
         run.log().warn(
             "validation at step {}: no label of the validation data counts, so there is no valid_loss{}: look at data.valid, data.loss_on and train.valid_batches",
             r.step, follows_validation(run.config().schedule) ? ", and the rate stays as it is" : "");
-      told_ = true;
+      reported_ = true;
     } else if (result) {
       r.validation = result;
       r.more.emplace_back("valid_loss", result->loss);
@@ -63,7 +63,7 @@ class Validation : public Hook {
 
  private:
   int64_t every_;
-  bool told_ = false;
+  bool reported_ = false;
 };
 
 Json as_json(const StepReport& r) {

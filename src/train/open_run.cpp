@@ -18,7 +18,7 @@
 #include "runs/adapter.h"
 #include "runs/healthy_only.h"
 #include "runs/open.h"
-#include "runs/run_places.h"
+#include "runs/run_paths.h"
 #include "runs/run_record.h"
 #include "runs/saves.h"
 #include "step/arithmetic.h"
@@ -64,7 +64,7 @@ RunFacts open_model(OpenedRun& run, const std::optional<RunRecord>& was, Backend
   const int ranks = world ? world->size() : 1;
   std::string unknown;
   // the folder from which frozen weights are read
-  const std::string& from = c.lora.asked() ? base_of(c) : c.model.path;
+  const std::string& from = c.lora.enabled() ? base_of(c) : c.model.path;
   if (!from.empty()) try {
       run.weights = weights_checksum(from);
     } catch (const UserError& e) {
@@ -93,7 +93,7 @@ RunFacts open_model(OpenedRun& run, const std::optional<RunRecord>& was, Backend
 // Checks that the tokenizer can be read. A dataset of ids needs no tokenizer, but the exported model gets a copy.
 void refuse_lost_tokenizer(const OpenedRun& run) {
   const std::string& tokenizer = run.config().model.tokenizer;
-  if (tokenizer.empty() || (run.files && !run.files->beside_model())) return;
+  if (tokenizer.empty() || (run.files && !run.files->exports_model())) return;
   std::error_code error;
   if (!fs::is_directory(tokenizer, error) && !fs::is_regular_file(tokenizer, error))
     throw UserError("no such tokenizer", "model.tokenizer=" + tokenizer, "the model at the end gets a copy of it",
@@ -110,7 +110,7 @@ void check_what_it_begins_from(const OpenedRun& run) {
   const std::string& resume = c.checkpoint.resume;
   const std::string of_other_form = run.files ? run.files->to_resume(c) : "";
   for (const std::string& weights : {of_other_form, of_other_form.empty() ? c.model.weights : ""})
-    if (!weights.empty()) refuse_other_network(weights, run.model->config(), model_place(c.model));
+    if (!weights.empty()) refuse_other_network(weights, run.model->config(), model_label(c.model));
   if (!c.model.path.empty() &&
       (resume == kResumeNone || (resume == kResumeNewest && checkpoints_to_try(run.path("checkpoints")).empty())))
     check_weights(c.model.path, *run.model);
@@ -176,21 +176,21 @@ void refuse_without_memory(const OpenedRun& run) {
 }  // namespace
 
 const OpenedRun& open_run(OpenedRun& run, Backend backend) {
-  if (run.files) run.files->check(run.asked);
+  if (run.files) run.files->check(run.requested);
   const std::optional<RunRecord> was = look_at_folder(run);
   RunFacts facts = open_model(run, was, backend);
-  run.spec = std::make_shared<const RunSpec>(resolve(run.asked, facts));
+  run.spec = std::make_shared<const RunSpec>(resolve(run.requested, facts));
   const auto refuse_changes = [&] {
     if (was) refuse_other_options(*was, option_changes(*was, run.spec->record, run.weights), run.config());
   };
-  const bool by_epochs = run.asked.train.epochs > 0;  // then the data decide the number of steps
+  const bool by_epochs = run.requested.train.epochs > 0;  // then the data decide the number of steps
   if (!by_epochs) refuse_changes();
   check_what_it_begins_from(run);
   run.data = open_run_data(run.config(), run.model->facts(), run.ranks, *run.folder, run.log);
   refuse_broken_sequences(run);
   facts.columns = run.data.train->columns();
   facts.samples = run.data.train->sample_count();
-  run.spec = std::make_shared<const RunSpec>(resolve(run.asked, facts));
+  run.spec = std::make_shared<const RunSpec>(resolve(run.requested, facts));
   if (by_epochs) refuse_changes();
   const Config& config = run.config();
   plan_step(run);

@@ -68,8 +68,8 @@ References read_references(const std::string& path, const std::string& key, Refe
   References out = empty;
   try {
     const SafetensorsReader in(path);
-    const auto said = in.metadata().find("key");
-    if (said == in.metadata().end() || said->second != key) return empty;
+    const auto stored_key = in.metadata().find("key");
+    if (stored_key == in.metadata().end() || stored_key->second != key) return empty;
     for (auto [to, tensor] : {std::pair(&out.train, "train"), std::pair(&out.valid, "valid")}) {
       const TensorInfo& t = in.tensor(tensor);
       std::vector<double>& values = to->values();

@@ -37,17 +37,17 @@ void choose_types(RunSpec& spec, const RunFacts& facts) {
 
 }  // namespace
 
-RunSpec resolve_types(const Config& asked, const RunFacts& facts) {
-  RunSpec spec{.options = asked, .backend = facts.backend};
+RunSpec resolve_types(const Config& requested, const RunFacts& facts) {
+  RunSpec spec{.options = requested, .backend = facts.backend};
   choose_types(spec, facts);
   return spec;
 }
 
-RunSpec resolve(const Config& asked, const RunFacts& facts) {
-  RunSpec spec{.options = asked, .backend = facts.backend};
+RunSpec resolve(const Config& requested, const RunFacts& facts) {
+  RunSpec spec{.options = requested, .backend = facts.backend};
   Config& options = spec.options;
   count_steps(options, facts.samples);
-  if (asked.train.epochs > 0 && facts.samples > 0) validate(options);  // with the number of steps that epochs give
+  if (requested.train.epochs > 0 && facts.samples > 0) validate(options);  // with the number of steps that epochs give
   if (facts.lora && !options.lora.path.empty()) keep_in_config(*facts.lora, options);
   spec.layout = run_layout(options, facts.ranks, *facts.model, facts.was ? facts.was->sum_leaves : std::nullopt);
   choose_types(spec, facts);
@@ -56,8 +56,8 @@ RunSpec resolve(const Config& asked, const RunFacts& facts) {
   if (!facts.columns) return spec;
   if (options.parallel.split == StageSplit::cost && spec.layout.mesh.pipeline > 1)
     options.parallel.stage_layers = layers_by_cost(*facts.model, options, spec.types, spec.kernels, *facts.columns);
-  choose_recompute(options, [&](const Config& way) {
-    const int64_t bytes = plan_ranks(*facts.model, way, spec.layout, spec.types, spec.kernels, *facts.columns).bytes;
+  choose_recompute(options, [&](const Config& candidate) {
+    const int64_t bytes = plan_ranks(*facts.model, candidate, spec.layout, spec.types, spec.kernels, *facts.columns).bytes;
     return facts.of_ranks ? facts.of_ranks(bytes) : bytes;
   });
   return spec;

@@ -27,13 +27,13 @@ struct RunFacts {
 };
 
 // Resolves the options of a run: replaces auto, and computes layout, types and kernels. A pure function: equal
-// arguments give an equal spec on every rank. `asked`: validated options, with the place of each set option
+// arguments give an equal spec on every rank. `requested`: validated options, with the place of each set option
 // (Config::sources). Before the data are open, three values are missing: train.recompute=auto, the layers of stages by
 // cost, and the steps of train.epochs and of the warmup ratio. Errors: a UserError if ranks, model and options do not
 // fit together, or if no recomputation fits train.memory_mb.
-RunSpec resolve(const Config& asked, const RunFacts& facts);
+RunSpec resolve(const Config& requested, const RunFacts& facts);
 
 // Returns a RunSpec that has only types and kernels set, for a search over layouts.
-RunSpec resolve_types(const Config& asked, const RunFacts& facts);
+RunSpec resolve_types(const Config& requested, const RunFacts& facts);
 
 }  // namespace ravine

@@ -34,7 +34,7 @@ void Trainer::run(StopToken& stop) {
   stop_ = &stop;
   take_folder();
   if (first())
-    stop.say_when_asked(
+    stop.set_stop_lines(
         "stopping: before the first step, as soon as all is opened; Ctrl-C again ends at once, and nothing is lost",
         "ended at once: no step was made, nothing is lost");
   run_.ranks.all().barrier();
@@ -70,11 +70,11 @@ bool Trainer::prepare() {
   if (run_.config().health.stop_norm > 0) abnormal_.read();
   saves_ = std::make_unique<Saves>(run_.config(), run_.log, ranks, *run_.folder, run_.bytes, shared, progress_.done);
   if (run_.files) saves_->publish_as(*run_.files, run_.files->publisher(run_));
-  place_data(run_, from ? &*from : nullptr, progress_);
+  restore_data_position(run_, from ? &*from : nullptr, progress_);
   references_ = reference_log_probs(run_, progress_, *stop_);
   begin_run(run_, from ? &*from : nullptr, process, progress_);
   began_at_ = progress_.done, updates_before_ = run_.engine->optimizer().steps();
-  for (StepWatch* w : watches_) w->begin(run_, progress_.done);
+  for (StepObserver* w : step_observers_) w->begin(run_, progress_.done);
   refuse_without_room(run_.config(), ranks, run_.bytes, progress_.done);
   if (first()) {
     warn_of_little_room(run_.config(), run_.log, run_.bytes, progress_.done);
@@ -113,10 +113,10 @@ void Trainer::replay(int64_t last, const StepMade& made) {
                     c.checkpoint.resume, "a replay does not validate", "replay from the last checkpoint before the step");
   run_.engine->allocate();
   if (injection_) run_.engine->ctx().add_observer(injection_.get());
-  place_data(run_, from ? &*from : nullptr, progress_);
+  restore_data_position(run_, from ? &*from : nullptr, progress_);
   references_ = reference_log_probs(run_, progress_, *stop_);
   begin_run(run_, from ? &*from : nullptr, "", progress_);
-  for (StepWatch* w : watches_) w->begin(run_, done);
+  for (StepObserver* w : step_observers_) w->begin(run_, done);
   open_loader();
   while (progress_.done < last) {
     StepBatches batches = loader_->next();
@@ -155,7 +155,7 @@ bool Trainer::run_steps() {
   open_loader();
   bool stopped = stop_wanted();
   while (progress_.done < c.train.steps && !stopped) {
-    say_what_stops();
+    log_stop_reasons();
     step(progress_.done + 1);
     stopped = stop_wanted() || ends_by_plan();
   }
@@ -164,7 +164,7 @@ bool Trainer::run_steps() {
 
 void Trainer::finish(bool stopped) {
   if (first())
-    stop_->say_when_asked(
+    stop_->set_stop_lines(
         "all steps are done: what is left to write is written first; Ctrl-C again ends at once, and the same command goes on from the last checkpoint",
         fmt::format("ended at once: {} goes on from the last checkpoint", saves_->command_that_goes_on()));
   for (auto& h : hooks_) h->finish(*this, stopped);
@@ -182,7 +182,7 @@ void Trainer::finish(bool stopped) {
   if (style_.best && style_.best->loads && load_best(run_, *style_.best, progress_.done) && last_ && last_->validation)
     last_->validation = validate();
   for (auto& h : hooks_) h->ended(*this);
-  if (!run_.files || run_.files->beside_model()) export_model(run_, progress_, *saves_);
+  if (!run_.files || run_.files->exports_model()) export_model(run_, progress_, *saves_);
   if (std::error_code error; run_.files && first() && !saves_->unpublished())
     remove_whole(checkpoints_of(run_.config()), error);
   if (!lost.empty()) fail("{}", lost);
@@ -208,13 +208,13 @@ void Trainer::step(int64_t step) {
   report.step_time = seconds_now() - began;
   report.wait = waited;
   if (r.verdict == Verdict::stop) end_by_rule(batches, step, r, report);
-  if (r.valid == 0 && !told_of_no_labels_) {
+  if (r.valid == 0 && !warned_no_labels_) {
     run_.log.warn(
         "step {} has no label to learn, so it has no loss and its gradient is 0: weight decay, what the optimizer kept of steps before and auxiliary losses still change the weights. Look at it by ravine data show --step {}",
         step, step);
-    told_of_no_labels_ = true;
+    warned_no_labels_ = true;
   }
-  say_empty_micro_batches(batches, step, r);
+  log_empty_micro_batches(batches, step, r);
   progress_.done = step;
   progress_.tokens += r.tokens;
   report.next_lr = this->rates().lr;
@@ -227,7 +227,7 @@ void Trainer::step(int64_t step) {
   if (!report.skipped) progress_.window.add(r.loss, r.valid, r.tokens, report.step_time);
   report.window = progress_.window;
   end_step(report);
-  if (report.skipped && !report.overflow) say_skipped(step, r);
+  if (report.skipped && !report.overflow) log_skipped(step, r);
 }
 
 StepReport Trainer::report_of(const StepResult& r, int64_t step, const UpdateRates& rates) {
@@ -256,10 +256,11 @@ StepReport Trainer::report_of(const StepResult& r, int64_t step, const UpdateRat
   if (c.health.embedding_norm > 0) report.embedding_local_norm = embedding_squares(engine);
   report.gradient_zeros = r.gradient_zeros;
   if (figure_due(c, "weight_norm", step)) report.weight_norm = weight_norm(engine);
-  const auto asked = [&](const char* what) { return step % c.log.monitor_every == 0 && monitors(c.log, what); };
-  const std::string norms = asked("local_norm") || asked("device_local_norm") ? "*" : c.log.local_norms;
+  const auto requested_monitors = [&](const char* what) { return step % c.log.monitor_every == 0 && monitors(c.log, what); };
+  const std::string norms =
+      requested_monitors("local_norm") || requested_monitors("device_local_norm") ? "*" : c.log.local_norms;
   if (!norms.empty()) report.local_norms = gather_local_norms(engine, norms);
-  if (asked("optimizer_state") || asked("weight_state")) report.state_squares = state_squares(engine);
+  if (requested_monitors("optimizer_state") || requested_monitors("weight_state")) report.state_squares = state_squares(engine);
   return report;
 }
 
@@ -270,12 +271,12 @@ double Trainer::share_of_peak(double flops_per_second) {
   if (first()) {
     const int local = run_.world ? run_.world->local_size() : 1;
     raise_peak_of_ranks(run_.ranks, local, run_.spec->types.compute, flops_per_second);
-    if (!told_of_peak_)
+    if (!warned_peak_)
       run_.log.line(
           "peak     a step reached {:.0f} GFLOP/s, more than the {:.0f} measured as this machine's peak: sol counts from the fastest step now, and the next run measures again",
           flops_per_second * 1e-9, peak_flops_ * 1e-9);
   }
-  told_of_peak_ = true;
+  warned_peak_ = true;
   peak_flops_ = flops_per_second;
   return 1;
 }
@@ -291,12 +292,12 @@ void Trainer::leave_out(int64_t step) {
 }
 
 // Warns once of micro batches without labels under train.loss_average=micro.
-void Trainer::say_empty_micro_batches(const StepBatches& batches, int64_t step, const StepResult& r) {
-  if (told_of_empty_micro_ || r.valid == 0 || run_.config().train.loss_average != LossAverage::micro) return;
+void Trainer::log_empty_micro_batches(const StepBatches& batches, int64_t step, const StepResult& r) {
+  if (warned_empty_micro_ || r.valid == 0 || run_.config().train.loss_average != LossAverage::micro) return;
   const auto empty =
       std::count_if(batches.micro.begin(), batches.micro.end(), [](const MicroBatch& m) { return m.valid_tokens == 0; });
   if (empty == 0) return;
-  told_of_empty_micro_ = true;
+  warned_empty_micro_ = true;
   run_.log.warn(
       "step {}: {} of {} micro batches without a label; with train.loss_average=micro each counts as a mean of 0, as in Megatron: loss and gradients are smaller by their share",
       step, empty, batches.micro.size());
@@ -322,7 +323,7 @@ StepResult Trainer::compute(StepBatches& batches, int64_t step, const UpdateRate
   for (MicroBatch& m : batches.micro) references_.train.fill(m);
   if (injection_) injection_->begin_step(step);
   if (given_) given_->begin_step(step);
-  for (StepWatch* w : watches_) w->begin_step(step);
+  for (StepObserver* w : step_observers_) w->begin_step(step);
   const double scale = progress_.loss_scale ? progress_.loss_scale->scale() : 1;
   StepResult r = run_.engine->run(
       batches.micro, step, rates,
@@ -330,11 +331,11 @@ StepResult Trainer::compute(StepBatches& batches, int64_t step, const UpdateRate
         if (saves_) saves_->wait_unit(u.index);
       },
       [&](double loss, double norm) {
-        for (StepWatch* w : watches_) w->before_update();
+        for (StepObserver* w : step_observers_) w->before_update();
         return decide(step, loss, norm);
       },
       scale);
-  for (StepWatch* w : watches_) w->end_step(r, rates, scale);
+  for (StepObserver* w : step_observers_) w->end_step(r, rates, scale);
   if (injection_ && !injection_->missed().empty())
     run_.log.warn("step {}: probe.inject found no call of {}", step, injection_->missed());
   return r;
@@ -390,7 +391,7 @@ void Trainer::end_by_rule(const StepBatches& batches, int64_t step, const StepRe
                                                             : "; set train.find_nan=true to have the first op named";
     end_not_finite(engine, step, r, origin);
   }
-  say_skipped(step, r);
+  log_skipped(step, r);
   if (run_.config().log.style == LogStyle::mindformers)  // its log has the rest
     fail("step {} ends the run (health.skip_count={}): the weights are those of step {}, the last checkpoint is untouched",
          step, health.skip_count, step - progress_.spikes.in_a_row());
@@ -401,7 +402,7 @@ void Trainer::end_by_rule(const StepBatches& batches, int64_t step, const StepRe
 
 // Logs a step that health.skip_norm skipped, after its line; only the first of two lines if the step ends the run. In
 // the style of MindFormers these lines are logged by its console.
-void Trainer::say_skipped(int64_t step, const StepResult& r) {
+void Trainer::log_skipped(int64_t step, const StepResult& r) {
   const HealthOptions& health = run_.config().health;
   if (run_.config().log.style == LogStyle::mindformers) return;
   run_.log.line("opt_global_step: {}, skip_data_grad_norm_threshold: {}, is_skip: [ True]", run_.engine->optimizer().steps(),
@@ -429,11 +430,11 @@ bool Trainer::ends_by_plan() {
 
 // Sets the answer to a signal during the next step: the step that is finished first, its duration, and the loss by a
 // second signal.
-void Trainer::say_what_stops() const {
+void Trainer::log_stop_reasons() const {
   if (!first()) return;
   const int64_t saved = saves_->newest().value_or(0);
   const double seconds = last_ && last_->step_time > 0 ? last_->step_time : step_seconds_;
-  stop_->say_when_asked(
+  stop_->set_stop_lines(
       fmt::format("stopping: step {} is finished {}first (a step takes {}); Ctrl-C again ends at once and {}",
                   progress_.done + 1, run_.config().checkpoint.on_stop ? "and saved " : "", roughly(seconds),
                   saved > 0 ? fmt::format("loses what came after {}", checkpoint_name(saved))

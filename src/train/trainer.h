@@ -20,7 +20,7 @@
 #include "train/reference.h"
 #include "train/run_style.h"
 #include "train/run_view.h"
-#include "train/step_watch.h"
+#include "train/step_observer.h"
 
 namespace ravine {
 
@@ -32,8 +32,8 @@ class Trainer : public RunView {
   // single rank.
   Trainer(Config config, Backend backend, Log& log, World* world = nullptr, RunStyle style = {});
 
-  // Reports all steps of the run to `watch`, which must outlive this. Called before run().
-  void watch(StepWatch& watch) { watches_.push_back(&watch); }
+  // Reports all steps of the run to `observer`, which must outlive this. Called before run().
+  void add_observer(StepObserver& observer) { step_observers_.push_back(&observer); }
 
   // Trains: runs all steps up to train.steps and writes train.output/model. train.exit_every or train.exit_minutes end
   // the run earlier, after saving. A stop request throws Stopped after saving. A loss that is not finite is an Error
@@ -81,13 +81,13 @@ class Trainer : public RunView {
   Verdict decide(int64_t step, double loss, double norm);
   StepReport report_of(const StepResult& result, int64_t step, const UpdateRates& rates);
   void end_by_rule(const StepBatches& batches, int64_t step, const StepResult& result, StepReport& report);
-  void say_skipped(int64_t step, const StepResult& result);
+  void log_skipped(int64_t step, const StepResult& result);
   void end_step(StepReport& report);
   double share_of_peak(double flops_per_second);
-  void say_empty_micro_batches(const StepBatches& batches, int64_t step, const StepResult& result);
+  void log_empty_micro_batches(const StepBatches& batches, int64_t step, const StepResult& result);
   bool stop_wanted() const;
   bool ends_by_plan();
-  void say_what_stops() const;
+  void log_stop_reasons() const;
 
   double started_ = 0;  // seconds_now() in the constructor
   StopToken never_, *stop_ = &never_;
@@ -98,7 +98,7 @@ class Trainer : public RunView {
   References references_;                      // for train.objective=dpo
   std::unique_ptr<FaultInjection> injection_;  // null: no faults
   std::unique_ptr<GivenSteps> given_;          // null: gradients are the run's own
-  std::vector<StepWatch*> watches_;
+  std::vector<StepObserver*> step_observers_;
   std::unique_ptr<Saves> saves_;              // null until run() knows its first step
   std::vector<std::unique_ptr<Hook>> hooks_;  // in the order of their calls
   std::unique_ptr<Loader> loader_;            // its thread reads the data of run_
@@ -106,7 +106,7 @@ class Trainer : public RunView {
   std::string ended_by_;                      // the option that ends the run early; "": none
   std::optional<StepReport> last_;            // of the last step of this process
   AbnormalNorms abnormal_;                    // for health.stop_norm
-  bool told_of_no_labels_ = false, told_of_empty_micro_ = false, told_of_peak_ = false;  // each warning is logged once
+  bool warned_no_labels_ = false, warned_empty_micro_ = false, warned_peak_ = false;  // each warning is logged once
   bool is_spike_ = false;    // the current step is a spike of health.skip_norm
   bool overflowed_ = false;  // a step had an overflow of the loss scale
   double peak_flops_ = 0;    // of all ranks, per second: sol = flops / peak_flops_

@@ -74,7 +74,7 @@ def test_tensor_ranks(folder):
                                             ("stages", 4, {"tensor": 2, "pipeline": 2})], "sequence"):
             values = {f"parallel.{k}": v for k, v in settings.items()}
             one.demand(train({**base, **values}, folder / name / layout, ranks), f"{name}: {layout}")
-            if not r.FULL:  # ExpertRanks.BesideTensorRanks is in double
+            if not r.FULL:  # ExpertRanks.WithTensorRanks is in double
                 continue
             exact = folder / name / f"{layout} in double"
             launch(ranks, ["train", "--backend", "ref", *r.settings({**base, **IN_DOUBLE, **values, "train.output": str(exact)})])
@@ -89,7 +89,7 @@ def test_any_checkpoint_in_any_layout(folder):
     into_each_other(base, whole, folder, kinds)
 
 
-@r.full("ExpertRanks.SendWhatThePlanSays on threads")
+@r.full("ExpertRanks.SendWhatThePlanPredicts on threads")
 def test_what_is_sent_is_what_was_planned(folder):
     """With rows padded to a capacity messages are known before."""
     base = {**with_even_rows(folder, prepare(folder, **MIXTRAL)), "parallel.sum_leaves": 0, "train.valid_every": 0, "moe.capacity_factor": 1, "moe.drop": "position", "moe.pad_to_capacity": True}

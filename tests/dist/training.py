@@ -225,7 +225,7 @@ def test_any_checkpoint_in_any_layout(folder):
     into_each_other(base, whole, folder, kinds)
 
 
-@r.full("Layouts.LeavesOfACheckpointHoldWhereTheyFitAndNothingElseWasAsked")
+@r.full("Layouts.LeavesOfACheckpointHoldWhereTheyFitAndNothingElseIsSet")
 def test_leaves_of_a_checkpoint_are_kept(folder):
     base = {**prepare(folder), "checkpoint.every": 2, "schedule.steps": STEPS}
     whole = train(base, folder / "whole")
@@ -388,7 +388,7 @@ def test_from_tensor_ranks_to_data_ranks(folder):
     check(sorted(r.metrics(out)) == [1, 2, 3, 4], "steps are missing")
 
 
-@r.full("Traffic.IsWhatThePlanSays has every layout on threads")
+@r.full("Traffic.IsWhatThePlanPredicts has every layout on threads")
 def test_what_is_sent_is_what_was_planned(folder):
     base = with_even_rows(folder, {**prepare(folder), "parallel.sum_leaves": 0, "train.valid_every": 0})
     for ranks, settings in [(2, {}), (2, {"zero": 1}), (2, {"zero": 2}), (4, {"zero": 3}), (2, {"pipeline": 2}), (2, {"tensor": 2}),
@@ -441,7 +441,7 @@ def test_what_check_layouts_promises(folder):
                 check(abs(x["bound"] / (4 * epsilon * (hidden * layers) ** 0.5) - 1) < 1e-12 and 0 < x["difference"] <= x["bound"] and x["first_difference"], f"{compute}: {x}")
 
 
-@r.full("Layouts.RefusalsSayWhatWouldDo has them; dist_jobs has two ranks that refuse, and once")
+@r.full("Layouts.RefusalsNameWhatWouldDo has them; dist_jobs has two ranks that refuse, and once")
 def test_refusals(folder):
     base = prepare(folder)
     def refused(ranks, text, **settings):

@@ -30,9 +30,10 @@ constexpr Target kTargets[] = {
 
 std::string g_input;
 
-void say_input(int signal) {
-  const char said[] = "fuzz_replay ended at ";
-  if (write(2, said, sizeof said - 1) < 0 || write(2, g_input.c_str(), g_input.size()) < 0 || write(2, "\n", 1) < 0) _exit(1);
+void print_input(int signal) {
+  const char message[] = "fuzz_replay ended at ";
+  if (write(2, message, sizeof message - 1) < 0 || write(2, g_input.c_str(), g_input.size()) < 0 || write(2, "\n", 1) < 0)
+    _exit(1);
   std::signal(signal, SIG_DFL);
   raise(signal);
 }
@@ -53,13 +54,13 @@ int64_t replay(const Target& target, const std::filesystem::path& folder) {
 
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
-  for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) std::signal(signal, say_input);
+  for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) std::signal(signal, print_input);
   const std::filesystem::path corpus = argv[1];
   int64_t inputs = 0, targets = 0;
   for (const Target& target : kTargets) {
-    bool asked = argc == 2;
-    for (int i = 2; i < argc; ++i) asked = asked || target.name == argv[i];
-    if (!asked) continue;
+    bool selected = argc == 2;
+    for (int i = 2; i < argc; ++i) selected = selected || target.name == argv[i];
+    if (!selected) continue;
     const int64_t count = std::filesystem::is_directory(corpus / target.name) ? replay(target, corpus / target.name) : 0;
     if (count == 0) std::printf("%s has no inputs\n", std::string(target.name).c_str());
     inputs += count, targets += count > 0;

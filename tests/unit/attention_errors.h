@@ -29,9 +29,9 @@ inline VisibleRow visible(const std::vector<double>& q, const std::vector<double
     if (at.cap != 0) s = at.cap * std::tanh(at.scale * s / at.cap) / at.scale;
     double kept = 1;
     if (at.dropout.p != 0) {
-      auto place = static_cast<uint32_t>(get(at.dropout.places, 0, seg.q_begin + i));
+      auto token_index = static_cast<uint32_t>(get(at.dropout.token_index, 0, seg.q_begin + i));
       auto sequence = static_cast<uint32_t>(at.dropout.sequences.as<int64_t>()[seg.q_begin + i]);
-      auto words = philox(at.dropout.head_key(h), {static_cast<uint32_t>(j / 4), place, sequence, at.dropout.step});
+      auto words = philox(at.dropout.head_key(h), {static_cast<uint32_t>(j / 4), token_index, sequence, at.dropout.step});
       kept = uniform24(words[static_cast<size_t>(j % 4)]) >= at.dropout.p ? 1 / (1 - at.dropout.p) : 0;
     }
     r.kept.push_back(kept);

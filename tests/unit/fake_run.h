@@ -34,9 +34,9 @@ class FakeRun : public RunView {
   const StepReport* last_report() const override { return last ? &*last : nullptr; }
 
   // Returns the log text since the previous call.
-  std::string said() {
-    const std::string all = slurp(folder / "log.txt"), fresh = all.substr(heard_);
-    heard_ = all.size();
+  std::string logged() {
+    const std::string all = slurp(folder / "log.txt"), fresh = all.substr(read_bytes_);
+    read_bytes_ = all.size();
     return fresh;
   }
   std::vector<Json> metrics() const {
@@ -60,7 +60,7 @@ class FakeRun : public RunView {
   int windows = 0;
 
  private:
-  size_t heard_ = 0;
+  size_t read_bytes_ = 0;
 };
 
 }  // namespace ravine

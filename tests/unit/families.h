@@ -140,7 +140,7 @@ struct TinyBatch {
     auto view = [](auto& v, DType t) { return view_of(v.data(), t, {static_cast<int64_t>(v.size())}); };
     b.tokens = static_cast<int64_t>(ids.size());
     b.ids = view(ids, DType::i32), b.positions = view(positions, DType::i32), b.labels = view(labels, DType::i32);
-    b.sequences = view(sequences, DType::i64), b.places = b.positions;
+    b.sequences = view(sequences, DType::i64), b.token_index = b.positions;
     b.segments = segments;
     b.max_position = *std::max_element(positions.begin(), positions.end()) + 1;
     b.grad_scale = 1.0 / 12;

@@ -112,15 +112,15 @@ class ThreadGroup final : public Group {
   template <class F>
   Pending exchange(F&& piece, void* receive, std::span<const int64_t> to, std::span<const int64_t> from) const {
     std::vector<Letter> coming;
-    std::byte* place = static_cast<std::byte*>(receive);
-    for (int r = 0; r < size_; place += from[static_cast<size_t>(r++)]) {
+    std::byte* into = static_cast<std::byte*>(receive);
+    for (int r = 0; r < size_; into += from[static_cast<size_t>(r++)]) {
       if (r == rank_) {
-        if (const auto* own = static_cast<const std::byte*>(piece(r)); place != own)
-          std::copy_n(own, to[static_cast<size_t>(r)], place);
+        if (const auto* own = static_cast<const std::byte*>(piece(r)); into != own)
+          std::copy_n(own, to[static_cast<size_t>(r)], into);
         continue;
       }
       put(piece(r), to[static_cast<size_t>(r)], r);
-      coming.push_back(get(place, from[static_cast<size_t>(r)], r));
+      coming.push_back(get(into, from[static_cast<size_t>(r)], r));
     }
     return Pending(std::make_unique<Coming>(post_, std::move(coming)));
   }

@@ -8,8 +8,8 @@
 namespace ravine {
 
 inline bool full_tier() {
-  const char* said = std::getenv("RAVINE_FULL");
-  return said && *said;
+  const char* value = std::getenv("RAVINE_FULL");
+  return value && *value;
 }
 
 // Selects rows of a table. Short tier: about one of `of` rows, by a hash of the row's text. The selection is the same

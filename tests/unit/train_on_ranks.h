@@ -142,7 +142,7 @@ struct Outcome {
   std::map<Axis, std::vector<int64_t>> sent;  // per rank: bytes sent in the last step
 };
 
-inline Mesh mesh_asked(const Config& c) {
+inline Mesh requested_mesh(const Config& c) {
   return {.pipeline = static_cast<int>(c.parallel.pipeline),
           .data = static_cast<int>(c.parallel.data),
           .tensor = static_cast<int>(c.parallel.tensor),
@@ -161,7 +161,7 @@ inline Outcome trained(const Json& shape, const Config& config, const std::funct
   Outcome out;
   std::mutex mutex;
   double validation = 0;
-  const Mesh mesh = mesh_asked(config);
+  const Mesh mesh = requested_mesh(config);
   on_ranks(mesh, [&](const Ranks& ranks) {
     std::unique_ptr<Model> model = with_experts(make_model(shape, "test"), config);
     if (change) change(model->params());
@@ -237,10 +237,10 @@ inline Outcome trained(const Json& shape, const Config& config, const std::funct
           at += (b.begin[static_cast<size_t>(d)] + rest % b.view.shape[d]) * scale;
           rest /= b.view.shape[d], scale *= b.param->shape[d];
         }
-        double& place = whole[static_cast<size_t>(at)];
+        double& position = whole[static_cast<size_t>(at)];
         const double x = number(b.view, i);
-        EXPECT_TRUE(std::isnan(place) || place == x) << b.param->name << ": ranks that hold the same differ at " << at;
-        place = x;
+        EXPECT_TRUE(std::isnan(position) || position == x) << b.param->name << ": ranks that hold the same differ at " << at;
+        position = x;
       }
     }
   });

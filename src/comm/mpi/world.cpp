@@ -50,7 +50,7 @@ class Unit {
 
 class Waiting {
  public:
-  Waiting(WaitState& state, const WaitPlace& place) : state_(state) { state_.now = &place; }
+  Waiting(WaitState& state, const WaitName& wait_name) : state_(state) { state_.now = &wait_name; }
   ~Waiting() { state_.now = nullptr; }
 
  private:
@@ -61,14 +61,14 @@ class MpiGroup;
 class Request final : public Pending::Impl {
  public:
   // `kept`: data that MPI reads until the request is done.
-  Request(MPI_Request request, const MpiGroup& group, const WaitPlace& place, std::vector<int> kept = {})
-      : request_(request), group_(group), place_(place), kept_(std::move(kept)) {}
+  Request(MPI_Request request, const MpiGroup& group, const WaitName& wait_name, std::vector<int> kept = {})
+      : request_(request), group_(group), wait_name_(wait_name), kept_(std::move(kept)) {}
   void wait() override;
 
  private:
   MPI_Request request_;
   const MpiGroup& group_;
-  const WaitPlace& place_;
+  const WaitName& wait_name_;
   std::vector<int> kept_;
 };
 class MpiGroup final : public Group {
@@ -76,11 +76,11 @@ class MpiGroup final : public Group {
   MpiGroup(MPI_Comm comm, std::string_view name, WaitState& waits)
       : comm_(comm),
         waits_(waits),
-        barrier_(place("barrier", name)),
-        all_gather_(place("all_gather", name)),
-        all_to_all_(place("all_to_all", name)),
-        send_(place("send", name)),
-        receive_(place("receive", name)) {
+        barrier_(wait_name("barrier", name)),
+        all_gather_(wait_name("all_gather", name)),
+        all_to_all_(wait_name("all_to_all", name)),
+        send_(wait_name("send", name)),
+        receive_(wait_name("receive", name)) {
     MPI_Comm_rank(comm, &rank_);
     MPI_Comm_size(comm, &size_);
   }
@@ -157,11 +157,11 @@ class MpiGroup final : public Group {
     check(MPI_Barrier(comm_), "barrier");
     traffic_.wait_seconds += seconds_now() - began;
   }
-  void finish(MPI_Request& request, const WaitPlace& place) const {
-    const Waiting waiting(waits_, place);
+  void finish(MPI_Request& request, const WaitName& wait_name) const {
+    const Waiting waiting(waits_, wait_name);
     const double began = seconds_now();
     try {
-      check(MPI_Wait(&request, MPI_STATUS_IGNORE), place.call.c_str());
+      check(MPI_Wait(&request, MPI_STATUS_IGNORE), wait_name.call.c_str());
     } catch (const Error& e) {
       if (failed_.empty()) failed_ = e.what();
       throw;
@@ -179,22 +179,22 @@ class MpiGroup final : public Group {
     traffic_.bytes += bytes;
     return {};
   }
-  Pending pending(MPI_Request r, int64_t bytes, const WaitPlace& place) const {
+  Pending pending(MPI_Request r, int64_t bytes, const WaitName& wait_name) const {
     count(bytes);
-    return Pending(std::make_unique<Request>(r, *this, place));
+    return Pending(std::make_unique<Request>(r, *this, wait_name));
   }
-  const WaitPlace& place(const char* call, std::string_view name) const {
-    return waits_.places.emplace_back(WaitPlace{call, std::string(name)});
+  const WaitName& wait_name(const char* call, std::string_view name) const {
+    return waits_.names.emplace_back(WaitName{call, std::string(name)});
   }
   void check_usable() const { require(failed_.empty(), "the group '{}' has failed before: {}", barrier_.group, failed_); }
   MPI_Comm comm_;
   WaitState& waits_;
-  const WaitPlace &barrier_, &all_gather_, &all_to_all_, &send_, &receive_;
+  const WaitName &barrier_, &all_gather_, &all_to_all_, &send_, &receive_;
   mutable std::string failed_;  // the error of a wait, also of one in a destructor
   int rank_ = 0, size_ = 1;
 };
 
-void Request::wait() { group_.finish(request_, place_); }
+void Request::wait() { group_.finish(request_, wait_name_); }
 
 class MpiWorld final : public World {
  public:

@@ -25,15 +25,15 @@ class MossMultiTurn final : public PackedHandler {
     std::vector<int32_t> ids, labels;
     for (const auto& [key, turn] : r.map("chat").items()) {
       if (turn.empty()) continue;  // null or {}
-      auto asked = encode(stripped(replaced(replaced(r.text(turn, "Human"), "<eoh>", ""), "<|Human|>: ", "")));
-      auto said = encode(stripped(replaced(replaced(r.text(turn, "MOSS"), "<|MOSS|>:", ""), "<eom>", "")));
+      auto question = encode(stripped(replaced(replaced(r.text(turn, "Human"), "<eoh>", ""), "<|Human|>: ", "")));
+      auto answer = encode(stripped(replaced(replaced(r.text(turn, "MOSS"), "<|MOSS|>:", ""), "<eom>", "")));
       ids.push_back(kUser);
-      ids.insert(ids.end(), asked.begin(), asked.end());
+      ids.insert(ids.end(), question.begin(), question.end());
       ids.push_back(kAssistant);
       labels.push_back(eos);
-      labels.insert(labels.end(), asked.size() + 1, kIgnored);
-      ids.insert(ids.end(), said.begin(), said.end());
-      labels.insert(labels.end(), said.begin(), said.end());
+      labels.insert(labels.end(), question.size() + 1, kIgnored);
+      ids.insert(ids.end(), answer.begin(), answer.end());
+      labels.insert(labels.end(), answer.begin(), answer.end());
     }
     ids.push_back(eos);
     labels.push_back(eos);

@@ -121,8 +121,8 @@ void PromptHandler::add_prompt(const std::vector<Message>& messages, bool append
   if (append_eod) ids.push_back(*options().tokenizer->special().eos);
   std::vector<int32_t> labels = ids;
   size_t last = prompt.rfind(kResponse);
-  std::string asked = prompt.substr(0, last == std::string::npos ? prompt.size() : last) + std::string(kResponse) + "\n";
-  std::fill_n(labels.begin(), std::min(labels.size(), encode(asked).size()), kIgnored);
+  std::string prompt_text = prompt.substr(0, last == std::string::npos ? prompt.size() : last) + std::string(kResponse) + "\n";
+  std::fill_n(labels.begin(), std::min(labels.size(), encode(prompt_text).size()), kIgnored);
   add(ids, labels, out);
 }
 

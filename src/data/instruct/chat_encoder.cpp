@@ -38,8 +38,8 @@ auto refused(const std::string& where, F&& what) {
   }
 }
 
-Json request(const Json& messages, const Json& tools, bool ask) {
-  Json c{{"messages", messages}, {"add_generation_prompt", ask}};
+Json request(const Json& messages, const Json& tools, bool add_generation_prompt) {
+  Json c{{"messages", messages}, {"add_generation_prompt", add_generation_prompt}};
   if (!tools.is_null()) c["tools"] = tools;
   return c;
 }
@@ -48,8 +48,9 @@ Json request(const Json& messages, const Json& tools, bool ask) {
 // use.
 class FirstMessages {
  public:
-  FirstMessages(const ChatTemplate& chat, const Conversation& c, bool ask, const std::string& text, const std::string& where)
-      : chat_(chat), c_(c), ask_(ask), text_(text), where_(where) {}
+  FirstMessages(const ChatTemplate& chat, const Conversation& c, bool add_generation_prompt, const std::string& text,
+                const std::string& where)
+      : chat_(chat), c_(c), add_generation_prompt_(add_generation_prompt), text_(text), where_(where) {}
 
   struct Compared {
     size_t size = 0, common = 0;  // bytes of the rendering; common: bytes that are equal to the beginning of the text
@@ -57,8 +58,8 @@ class FirstMessages {
   Compared first(size_t n) {  // n ascends
     return refused(where_, [&] {
       if (!texts_) {
-        const Json asked = request(c_.messages, c_.tools, ask_);
-        texts_.emplace(chat_.code(asked), chat_.variables(asked), "messages");
+        const Json template_input = request(c_.messages, c_.tools, add_generation_prompt_);
+        texts_.emplace(chat_.code(template_input), chat_.variables(template_input), "messages");
       }
       const jinja::Beginnings::Text t = texts_->first(n);
       const std::string_view lead = std::string_view(texts_->lead()).substr(0, t.shared), text = text_;
@@ -72,7 +73,7 @@ class FirstMessages {
  private:
   const ChatTemplate& chat_;
   const Conversation& c_;
-  bool ask_;
+  bool add_generation_prompt_;
   const std::string &text_, &where_;
   std::optional<jinja::Beginnings> texts_;
   size_t seen_ = 0, common_ = 0;  // bytes of the lead: compared, equal
@@ -81,9 +82,9 @@ class FirstMessages {
 // Maps beginnings of a text to its ids. End tokens of answers cut the text into parts with separate ids, so only the
 // part in which a beginning ends is encoded. The constructor checks that the ids of the parts are the ids of the text;
 // otherwise the whole text is one part.
-class TokenPlaces {
+class TokenRanges {
  public:
-  TokenPlaces(const Tokenizer& tokenizer, const std::string& text, const std::vector<int32_t>& ids, const std::string& end_text,
+  TokenRanges(const Tokenizer& tokenizer, const std::string& text, const std::vector<int32_t>& ids, const std::string& end_text,
               int32_t end)
       : tokenizer_(tokenizer), text_(text), ids_(ids), end_bytes_(end_text.size()) {
     parts_.push_back({0, 0});
@@ -172,24 +173,24 @@ void check_roles(const ChatTemplate& chat, const Json& messages, const std::stri
   }
 }
 
-std::string render_messages(const ChatTemplate& chat, const Json& messages, const Json& tools, bool ask,
+std::string render_messages(const ChatTemplate& chat, const Json& messages, const Json& tools, bool add_generation_prompt,
                             const std::string& where) {
-  return refused(where, [&] { return chat.render(request(messages, tools, ask)); });
+  return refused(where, [&] { return chat.render(request(messages, tools, add_generation_prompt)); });
 }
 
 namespace {
 
 std::string_view words_of(const Json& message) {
-  const Json& said = message["content"];
-  return said.is_string() ? strip_left(strip_right(said.get_ref<const std::string&>())) : "";
+  const Json& content = message["content"];
+  return content.is_string() ? strip_left(strip_right(content.get_ref<const std::string&>())) : "";
 }
 
 // Returns the begin of an answer whose words are at `at`. The begin includes the white space that the record has before
 // the words, as far as the text has it after `from`.
 size_t with_blanks(std::string_view text, size_t at, size_t from, const Json& message) {
-  const Json& said = message["content"];
-  if (!said.is_string()) return at;
-  const auto& whole = said.get_ref<const std::string&>();
+  const Json& content = message["content"];
+  if (!content.is_string()) return at;
+  const auto& whole = content.get_ref<const std::string&>();
   auto blanks = static_cast<size_t>(words_of(message).data() - whole.data());
   while (blanks > 0 && at > from && text[at - 1] == whole[blanks - 1]) --at, --blanks;
   return at;
@@ -255,8 +256,8 @@ ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, std::shared_ptr<const ChatT
     : tokenizer_(tokenizer), chat_(std::move(chat)), loss_(loss) {
   end_ = end_of_answers(tokenizer, *chat_);
   const Json question = Json::array({{{"role", "user"}, {"content", "Hello"}}});
-  asks_ = render_messages(*chat_, question, nullptr, true, "a question") !=
-          render_messages(*chat_, question, nullptr, false, "a question");
+  prompt_changes_text_ = render_messages(*chat_, question, nullptr, true, "a question") !=
+                         render_messages(*chat_, question, nullptr, false, "a question");
 }
 
 std::string ChatEncoder::settings() const {
@@ -267,9 +268,9 @@ namespace {
 
 // Finds the answers in the text. The conversation is rendered again with a mark instead of each answer; the text
 // between the marks must be equal to the text between the answers.
-class AnswerPlaces {
+class AnswerFinder {
  public:
-  AnswerPlaces(const ChatTemplate& chat, const Conversation& c, const std::string& text) : begins_(c.messages.size()) {
+  AnswerFinder(const ChatTemplate& chat, const Conversation& c, const std::string& text) : begins_(c.messages.size()) {
     Json marked = c.messages;
     for (size_t i = 0; i < marked.size(); ++i)
       if (const std::string_view words = words_of(c.messages[i]); c.learned[i] && !words.empty()) {
@@ -344,7 +345,7 @@ size_t ids_before_message(const Tokenizer& tokenizer, const ChatTemplate& chat, 
     const size_t at = words.empty() ? std::string::npos : find_text(text, words, before);
     if (at != std::string::npos) begin = with_blanks(text, at, std::max(before, std::min(begin, at)), messages[n]);
   }
-  return TokenPlaces(tokenizer, text, ids, "", -1).within(begin);
+  return TokenRanges(tokenizer, text, ids, "", -1).within(begin);
 }
 
 namespace {
@@ -370,18 +371,18 @@ void append_missing_end(const Tokenizer& tokenizer, const EndOfAnswer& end, cons
   const std::string_view words = words_of(last_message);
   if (last_message["role"] != "assistant" || !is_bare(tokenizer, end, ids, text, words)) return;
   if (const size_t at = text.rfind(words); !words.empty() && at != std::string::npos)  // without white space at the end
-    ids.resize(TokenPlaces(tokenizer, text, ids, "", -1).within(at + words.size()));
+    ids.resize(TokenRanges(tokenizer, text, ids, "", -1).within(at + words.size()));
   ids.push_back(end.id);
 }
 
 // Returns the answers to learn, in order: each span holds the answer and the end token that the template writes.
 std::vector<ChatEncoder::Span> ChatEncoder::answers(const std::string& text, bool bare, const Conversation& c,
                                                     const std::string& where) const {
-  FirstMessages asked(*chat_, c, true, text, where), told(*chat_, c, false, text, where);
-  std::optional<AnswerPlaces> places;
-  auto place = [&](size_t message) {
-    if (!places) places.emplace(*chat_, c, text);
-    return places->begin(message);
+  FirstMessages with_generation(*chat_, c, true, text, where), without_generation(*chat_, c, false, text, where);
+  std::optional<AnswerFinder> finder;
+  auto answer_begin = [&](size_t message) {
+    if (!finder) finder.emplace(*chat_, c, text);
+    return finder->begin(message);
   };
   const auto last = static_cast<size_t>(c.learned.rend() - std::find(c.learned.rbegin(), c.learned.rend(), true)) - 1;
   auto lost = [&] [[noreturn]] (size_t message, const char* rule) {
@@ -395,51 +396,53 @@ std::vector<ChatEncoder::Span> ChatEncoder::answers(const std::string& text, boo
     if (!c.learned[i]) continue;
     Span s;
     const std::string_view words = words_of(c.messages[i]);
-    const FirstMessages::Compared prompt = i == 0 ? FirstMessages::Compared{} : asked.first(i);
+    const FirstMessages::Compared prompt = i == 0 ? FirstMessages::Compared{} : with_generation.first(i);
     if (i > 0 && prompt.common == prompt.size) {
       s.begin = prompt.size;
       // A template without a generation prompt writes the heading of the answer ("assistant: ") after the prompt: it is
       // not part of the answer.
-      size_t at = asks_ || words.empty() ? std::string::npos : find_text(text, words, s.begin);
+      size_t at = prompt_changes_text_ || words.empty() ? std::string::npos : find_text(text, words, s.begin);
       if (at != std::string::npos && !strip_left(std::string_view(text).substr(s.begin, at - s.begin)).empty())
         s.begin = with_blanks(text, at, s.begin, c.messages[i]);
       // The prompt has text that the conversation does not repeat, or the conversation begins with an answer: find its
       // words.
     } else {
-      const FirstMessages::Compared before = i == 0 ? FirstMessages::Compared{} : told.first(i);
+      const FirstMessages::Compared before = i == 0 ? FirstMessages::Compared{} : without_generation.first(i);
       s.begin = words.empty()                  ? std::string::npos
                 : before.common == before.size ? find_text(text, words, before.common)
-                                               : place(i).value_or(std::string::npos);
+                                               : answer_begin(i).value_or(std::string::npos);
       if (s.begin == std::string::npos) lost(i, "as it is");
       s.begin = with_blanks(text, s.begin, std::max(prompt.common, before.common), c.messages[i]);
     }
     const FirstMessages::Compared behind =
-        i + 1 < c.messages.size() ? told.first(i + 1) : FirstMessages::Compared{text.size(), text.size()};
+        i + 1 < c.messages.size() ? without_generation.first(i + 1) : FirstMessages::Compared{text.size(), text.size()};
     s.end = std::max(behind.common, s.begin);
     const std::string_view span = std::string_view(text).substr(s.begin, s.end - s.begin);
     const bool whole = behind.common == behind.size;  // the text begins with the rendering of the first messages
     const size_t stop = end_.text.empty() ? 0 : span.rfind(end_.text);
-    size_t said = words.empty() ? 0 : std::string::npos;
+    size_t words_at = words.empty() ? 0 : std::string::npos;
     if (!words.empty() && stop != std::string::npos && stop >= words.size())
-      said = span.rfind(words, stop - words.size());  // the end token may contain letters of the answer
-    if (said == std::string::npos) said = span.rfind(words);
+      words_at = span.rfind(words, stop - words.size());  // the end token may contain letters of the answer
+    if (words_at == std::string::npos) words_at = span.rfind(words);
     const bool ends =
-        end_.text.empty() || (stop != std::string::npos && said != std::string::npos && stop >= said + words.size());
-    if (i + 1 == c.messages.size() && bare && (words.empty() ? stop == std::string::npos : said != std::string::npos)) {
+        end_.text.empty() || (stop != std::string::npos && words_at != std::string::npos && stop >= words_at + words.size());
+    if (i + 1 == c.messages.size() && bare && (words.empty() ? stop == std::string::npos : words_at != std::string::npos)) {
       if (!words.empty()) s.end = s.begin + span.rfind(words) + words.size();
       if (!names_calls(c.messages[i], std::string_view(text).substr(s.begin, s.end - s.begin)))
         lost(i, "with its calls of tools");
       spans.push_back(s);
       continue;
     }
-    if (said != std::string::npos && ends && (whole || (!words.empty() && !end_.text.empty()))) {
+    if (words_at != std::string::npos && ends && (whole || (!words.empty() && !end_.text.empty()))) {
       if (!end_.text.empty()) s.end = s.begin + stop + end_.text.size();
-    } else if (whole && said == std::string::npos) {  // white space may differ, as around thoughts
+    } else if (whole && words_at == std::string::npos) {  // white space may differ, as around thoughts
       if (without_space(span).find(without_space(words)) == std::string::npos) lost(i, "as it is");
       if (!end_.text.empty() && stop == std::string::npos) lost(i, "with an end token behind it");
       if (!end_.text.empty()) s.end = s.begin + stop + end_.text.size();
     } else {  // the template writes an earlier answer in another way than the last one
-      std::optional<size_t> from = words.empty() ? std::optional<size_t>(s.begin) : whole ? s.begin + said : place(i);
+      std::optional<size_t> from = words.empty() ? std::optional<size_t>(s.begin)
+                                   : whole       ? s.begin + words_at
+                                                 : answer_begin(i);
       if (!from || *from < s.begin) lost(i, "as it is");
       const size_t over = *from + words.size();
       const size_t end = words.empty() ? find_text(text, end_.text, over)
@@ -464,9 +467,9 @@ EncodedChat ChatEncoder::encode(const Conversation& given, const std::string& wh
   const bool ends_with_answer = !c.learned.empty() && c.learned.back();
   const bool bare = ends_with_answer && is_bare(tokenizer_, end_, e.ids, text, words_of(c.messages.back()));
   if (loss_ != LossOn::all) {
-    TokenPlaces places(tokenizer_, text, e.ids, end_.text, end_.id);
+    TokenRanges token_ranges(tokenizer_, text, e.ids, end_.text, end_.id);
     for (Span s : answers(text, bare && !end_.text.empty(), c, where)) {
-      size_t begin = places.within(s.begin), end = places.within(s.end);
+      size_t begin = token_ranges.within(s.begin), end = token_ranges.within(s.end);
       std::fill(e.learned.begin() + static_cast<ptrdiff_t>(begin),
                 e.learned.begin() + static_cast<ptrdiff_t>(std::max(begin, end)), uint8_t{1});
     }

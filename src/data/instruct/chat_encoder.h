@@ -15,10 +15,10 @@ namespace ravine {
 // Checks the roles of messages. Throws a UserError that names `where` and the message if a role is neither one of the
 // usual roles nor named in the text of the chat template.
 void check_roles(const ChatTemplate& chat, const Json& messages, const std::string& where);
-// Renders messages as text by a chat template. tools: the tools of the conversation; null: none. ask: true appends the
-// template's prompt for an answer (add_generation_prompt). An error that the template raises is a UserError that names
-// `where`.
-std::string render_messages(const ChatTemplate& chat, const Json& messages, const Json& tools, bool ask,
+// Renders messages as text by a chat template. tools: the tools of the conversation; null: none. add_generation_prompt:
+// true appends the template's prompt for an answer (add_generation_prompt). An error that the template raises is a
+// UserError that names `where`.
+std::string render_messages(const ChatTemplate& chat, const Json& messages, const Json& tools, bool add_generation_prompt,
                             const std::string& where);
 // Returns the messages, changed so that the template writes all tool calls in them. The arguments get a form that the
 // template accepts (text/chat/call_arguments.h). An empty content next to calls becomes null if the template writes the
@@ -82,7 +82,7 @@ class ChatEncoder {
   std::shared_ptr<const ChatTemplate> chat_;
   LossOn loss_;
   EndOfAnswer end_;
-  bool asks_ = true;  // add_generation_prompt changes the text
+  bool prompt_changes_text_ = true;  // add_generation_prompt changes the text
 };
 
 }  // namespace ravine

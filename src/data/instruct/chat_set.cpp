@@ -31,11 +31,11 @@ struct Row {
   std::exception_ptr error;
 };
 
-std::string place_of(const Record& r) { return fmt::format("{} record {}", *r.file, r.number); }
+std::string location_of(const Record& r) { return fmt::format("{} record {}", *r.file, r.number); }
 
 Json conversation_json(const Record& r) {
-  if (find_invalid_utf8(r.body) != std::string::npos) refuse_encoding(r.body, *r.file, place_of(r));
-  return parse_rendered(r.body, place_of(r));
+  if (find_invalid_utf8(r.body) != std::string::npos) refuse_encoding(r.body, *r.file, location_of(r));
+  return parse_rendered(r.body, location_of(r));
 }
 
 bool learns(const EncodedChat& e) {
@@ -77,8 +77,8 @@ class ChatReading {
                         fmt::format("data.format={} reads records of JSON", name(options_.format)),
                         "leave data.format out, or name a .json, .jsonl, .csv or .parquet file");
       if (!known && !(known = detect_chat_format(conversation_json(r)))) {
-        refuse_chat_slip(conversation_json(r), place_of(r));
-        throw UserError("no conversation", place_of(r), "it has neither messages, conversations, nor instruction and output",
+        refuse_chat_slip(conversation_json(r), location_of(r));
+        throw UserError("no conversation", location_of(r), "it has neither messages, conversations, nor instruction and output",
                         "rename its keys to those of one form: docs/howto/instruction-data.md shows them");
       }
       format = *known;
@@ -103,7 +103,7 @@ class ChatReading {
       progress_.text_bytes += static_cast<int64_t>(r.record.body.size());
       counts.cut += r.fate == Fate::cut;
       counts.too_long += r.fate == Fate::too_long;
-      if (r.fate == Fate::without_answer && counts.without_answer++ == 0) counts.first_without_answer = place_of(r.record);
+      if (r.fate == Fate::without_answer && counts.without_answer++ == 0) counts.first_without_answer = location_of(r.record);
       counts.answer_behind += r.fate == Fate::answer_behind;
       if (r.fate == Fate::too_long || r.fate == Fate::answer_behind)
         counts.longest_left_out = std::max(counts.longest_left_out, r.length);
@@ -119,7 +119,7 @@ class ChatReading {
   }
 
   void encode(Row& row) const {
-    std::string where = place_of(row.record);
+    std::string where = location_of(row.record);
     row.hash = checksum_of(std::as_bytes(std::span(row.record.body)));
     row.chat = encoder_.encode(read_conversation(conversation_json(row.record), format, where), where);
     EncodedChat& c = row.chat;

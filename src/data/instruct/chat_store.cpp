@@ -30,7 +30,7 @@ std::string ChatStore::origin(int64_t i) const {
   return file == files_.begin() ? fmt::format("record {}", record) : fmt::format("{} record {}", (file - 1)->first, record);
 }
 
-std::vector<int64_t> ChatStore::file_places(const std::vector<std::string>& paths) const {
+std::vector<int64_t> ChatStore::file_offsets(const std::vector<std::string>& paths) const {
   std::vector<int64_t> out;
   auto at = paths.begin();
   for (const auto& [path, first] : files_) {
@@ -42,9 +42,9 @@ std::vector<int64_t> ChatStore::file_places(const std::vector<std::string>& path
   return out;
 }
 
-ChatStore::Bytes ChatStore::bytes(const std::vector<int64_t>& places) const {
+ChatStore::Bytes ChatStore::bytes(const std::vector<int64_t>& offsets) const {
   return {tokens_.id_bytes(), std::as_bytes(std::span(tokens_.ends())), std::as_bytes(std::span(learned_)),
-          std::as_bytes(std::span(records_)), std::as_bytes(std::span(places))};
+          std::as_bytes(std::span(records_)), std::as_bytes(std::span(offsets))};
 }
 
 bool ChatStore::restore(const Bytes& b, const std::vector<std::string>& paths) {
@@ -57,12 +57,12 @@ bool ChatStore::restore(const Bytes& b, const std::vector<std::string>& paths) {
   };
   fill(learned_, b.learned);
   fill(records_, b.records);
-  std::vector<int64_t> places;
-  fill(places, b.files);
+  std::vector<int64_t> offsets;
+  fill(offsets, b.files);
   for (int64_t i = 0; i < count(); ++i)
     if (length(i) < 2) return false;
-  for (size_t i = 0; i < places.size(); i += 2) {
-    const int64_t path = places[i], first = places[i + 1];
+  for (size_t i = 0; i < offsets.size(); i += 2) {
+    const int64_t path = offsets[i], first = offsets[i + 1];
     if (path < 0 || path >= static_cast<int64_t>(paths.size()) || first < (files_.empty() ? 0 : files_.back().second) ||
         first > count())
       return false;

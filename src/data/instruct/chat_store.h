@@ -31,10 +31,10 @@ class ChatStore {
   struct Bytes {
     std::span<const std::byte> ids, ends, learned, records, files;
   };
-  std::vector<int64_t> file_places(const std::vector<std::string>& paths) const;
-  // Returns views of the contents, which the store and `file_places` must outlive. file_places: the result of
-  // file_places().
-  Bytes bytes(const std::vector<int64_t>& file_places) const;
+  std::vector<int64_t> file_offsets(const std::vector<std::string>& paths) const;
+  // Returns views of the contents, which the store and `file_offsets` must outlive. file_offsets: the result of
+  // file_offsets().
+  Bytes bytes(const std::vector<int64_t>& file_offsets) const;
   // Fills an empty store of the same vocabulary with the contents of bytes(). Returns false if the parts do not fit
   // together.
   bool restore(const Bytes& bytes, const std::vector<std::string>& paths);

@@ -44,7 +44,7 @@ std::string text_of(const Json& record, const char* key, const std::string& wher
 
 bool has_words(const std::string& text) { return text.find_first_not_of(" \t\r\n") != std::string::npos; }
 
-void say(Conversation& c, const char* role, std::string text) {
+void add_message(Conversation& c, const char* role, std::string text) {
   c.learned.push_back(std::string_view(role) == "assistant" && has_words(text));
   c.messages.push_back({{"role", role}, {"content", std::move(text)}});
 }
@@ -64,21 +64,21 @@ Json objects_of(const Json& record, const char* key, const char* of, const std::
 
 Conversation alpaca(const Json& r, const std::string& where) {
   Conversation c;
-  if (std::string system = text_of(r, "system", where, false); !system.empty()) say(c, "system", system);
+  if (std::string system = text_of(r, "system", where, false); !system.empty()) add_message(c, "system", system);
   if (auto h = r.find("history"); h != r.end() && !h->is_null()) {
     if (!h->is_array()) wrong_record("'history' is no list", where, "it must be a list of [question, answer]");
     for (const Json& turn : *h) {
       if (!turn.is_array() || turn.size() != 2 || !turn[0].is_string() || !turn[1].is_string())
         wrong_record("wrong entry of 'history'", where, "each must be [question, answer]");
-      say(c, "user", turn[0].get<std::string>());
-      say(c, "assistant", turn[1].get<std::string>());
+      add_message(c, "user", turn[0].get<std::string>());
+      add_message(c, "assistant", turn[1].get<std::string>());
     }
   }
   std::string question = text_of(r, "instruction", where, true), input = text_of(r, "input", where, false);
   if (!input.empty() && !question.empty()) question += '\n';
   question += input;
-  say(c, "user", question);
-  say(c, "assistant", text_of(r, "output", where, true));
+  add_message(c, "user", question);
+  add_message(c, "assistant", text_of(r, "output", where, true));
   return c;
 }
 
@@ -115,14 +115,14 @@ const char* first_of(const Json& entry, const char* usual, const char* other) {
 Conversation sharegpt(const Json& r, const std::string& where) {
   Conversation c;
   c.tools = read_tools(r, where);
-  if (std::string system = text_of(r, "system", where, false); !system.empty()) say(c, "system", system);
+  if (std::string system = text_of(r, "system", where, false); !system.empty()) add_message(c, "system", system);
   auto list = r.find("conversations");
   if (list == r.end() || !list->is_array())
     wrong_record("no list 'conversations'", where, "it must be a list of {\"from\", \"value\"}");
   for (const Json& m : *list) {
     if (!m.is_object()) wrong_record("wrong entry of 'conversations'", where, "each must be {\"from\", \"value\"}");
     const char* role = role_of(text_of(m, first_of(m, "from", "role"), where + ": conversations", true), where);
-    say(c, role, text_of(m, first_of(m, "value", "content"), where + ": conversations", true));
+    add_message(c, role, text_of(m, first_of(m, "value", "content"), where + ": conversations", true));
   }
   return c;
 }
@@ -165,9 +165,9 @@ Conversation messages(const Json& r, const std::string& where) {
     Json weight = m.contains("weight") ? Json(m["weight"]) : Json(1);
     if (weight != 0 && weight != 1) wrong_record("wrong 'weight'", where, "it must be 0 or 1");
     m.erase("weight");
-    const bool says = has_words(text) || m.size() > (m.contains("name") ? 3U : 2U);  // or calls tools, or thinks
+    const bool has_content = has_words(text) || m.size() > (m.contains("name") ? 3U : 2U);  // or calls tools, or thinks
     c.messages.push_back(m);
-    c.learned.push_back(role == "assistant" && weight != 0 && says);
+    c.learned.push_back(role == "assistant" && weight != 0 && has_content);
   }
   return c;
 }
@@ -314,7 +314,8 @@ void refuse_chat_slip(const Json& record, const std::string& where) {
   refuse("conversations", ChatFormat::sharegpt, is_list);
 }
 
-Conversation read_conversation(const Json& record, ChatFormat format, const std::string& where, const std::string& asked_by) {
+Conversation read_conversation(const Json& record, ChatFormat format, const std::string& where,
+                               const std::string& option_name) {
   if (!record.is_object()) wrong_record("not a JSON object", where, "a record is an object");
   const char* own = format == ChatFormat::alpaca     ? "instruction"
                     : format == ChatFormat::sharegpt ? "conversations"
@@ -322,9 +323,9 @@ Conversation read_conversation(const Json& record, ChatFormat format, const std:
   if (const auto other = detect_chat_format(record); other && *other != format && !record.contains(own))
     wrong_record(fmt::format("a conversation of the form {}, not {}", name(*other), name(format)), where,
                  "the records of a file are of one form",
-                 asked_by.starts_with("--")
-                     ? fmt::format("write {} {}", asked_by, name(*other))
-                     : fmt::format("set {}={} if all are like this one, else make two files of them", asked_by, name(*other)));
+                 option_name.starts_with("--") ? fmt::format("write {} {}", option_name, name(*other))
+                                               : fmt::format("set {}={} if all are like this one, else make two files of them",
+                                                             option_name, name(*other)));
   if (!record.contains(own)) refuse_chat_slip(record, where);
   Conversation c = format == ChatFormat::alpaca     ? alpaca(record, where)
                    : format == ChatFormat::sharegpt ? sharegpt(record, where)

@@ -45,9 +45,9 @@ struct Conversation {
 Json read_tools(const Json& record, const std::string& where);
 
 // Reads the conversation in a record. An answer without text and without tool calls is not learned. A missing field or
-// a wrong value is a UserError that names `where` and the field. asked_by: the option or flag that sets the format, for
-// messages.
+// a wrong value is a UserError that names `where` and the field. option_name: the option or flag that sets the format,
+// for messages.
 Conversation read_conversation(const Json& record, ChatFormat format, const std::string& where,
-                               const std::string& asked_by = "data.format");
+                               const std::string& option_name = "data.format");
 
 }  // namespace ravine

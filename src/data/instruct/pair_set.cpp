@@ -28,14 +28,14 @@ struct PairRow {
   std::exception_ptr error;
 };
 
-std::string place_of_pair(const Record& r) { return fmt::format("{} record {}", *r.file, r.number); }
+std::string location_of_pair(const Record& r) { return fmt::format("{} record {}", *r.file, r.number); }
 
 Json preference_json(const Record& r) {
   if (r.plain)
     throw UserError("plain text, not preferences", *r.file, "train.objective=dpo reads records of JSON",
                     "name a .json, .jsonl, .csv or .parquet file with 'chosen' and 'rejected'");
-  if (find_invalid_utf8(r.body) != std::string::npos) refuse_encoding(r.body, *r.file, place_of_pair(r));
-  return parse_rendered(r.body, place_of_pair(r));
+  if (find_invalid_utf8(r.body) != std::string::npos) refuse_encoding(r.body, *r.file, location_of_pair(r));
+  return parse_rendered(r.body, location_of_pair(r));
 }
 
 class PairReading {
@@ -84,7 +84,7 @@ class PairReading {
       counts.cut += r.fate == PairFate::cut;
       counts.too_long += r.fate == PairFate::too_long;
       counts.answer_behind += r.fate == PairFate::prompt_too_long;
-      if (r.fate == PairFate::alike && counts.without_answer++ == 0) counts.first_without_answer = place_of_pair(r.record);
+      if (r.fate == PairFate::alike && counts.without_answer++ == 0) counts.first_without_answer = location_of_pair(r.record);
       if (r.fate > PairFate::cut) continue;
       for (const EncodedChat* c : {&r.pair.chosen, &r.pair.rejected}) {
         all.append(*c, r.record.number);
@@ -99,7 +99,7 @@ class PairReading {
   }
 
   void encode(PairRow& row) const {
-    const std::string where = place_of_pair(row.record);
+    const std::string where = location_of_pair(row.record);
     row.hash = checksum_of(std::as_bytes(std::span(row.record.body)));
     row.pair = encoder_.encode(read_preference(preference_json(row.record), where), where);
     const auto longest = static_cast<size_t>(options_.longest);
@@ -194,7 +194,7 @@ ChatSet read_pairs(const std::vector<std::string>& files, const Tokenizer& token
 bool holds_conversations_of_preferences(const std::string& file) {
   ChatRecords records(file);
   Record r;
-  return records.next(r) && is_conversation_of_preferences(preference_json(r), place_of_pair(r));
+  return records.next(r) && is_conversation_of_preferences(preference_json(r), location_of_pair(r));
 }
 
 PairSamples::PairSamples(std::shared_ptr<const ChatStore> store, const ChatLayout& layout)

@@ -8,7 +8,7 @@
 
 namespace ravine {
 
-std::pair<size_t, int64_t> GptBlend::place(int64_t i) const {
+std::pair<size_t, int64_t> GptBlend::position(int64_t i) const {
   require(i >= 0 && i < size(), "gpt blend: sample is 0 to {}, got {}", size() - 1, i);
   if (!blended_) return {0, i};
   const int64_t part = dataset_.view()[static_cast<size_t>(i)], number = sample_.view()[static_cast<size_t>(i)];
@@ -21,16 +21,16 @@ std::pair<size_t, int64_t> GptBlend::place(int64_t i) const {
 }
 
 GptSample GptBlend::sample(int64_t i) const {
-  auto [part, number] = place(i);
+  auto [part, number] = position(i);
   return parts_[part]->sample(number);
 }
 
 std::string GptBlend::origin(int64_t i) const {
-  auto [part, number] = place(i);
+  auto [part, number] = position(i);
   return parts_[part]->origin(number);
 }
 
-int64_t GptBlend::part_of(int64_t i) const { return static_cast<int64_t>(place(i).first); }
+int64_t GptBlend::part_of(int64_t i) const { return static_cast<int64_t>(position(i).first); }
 
 int64_t GptBlend::tokens() const {
   int64_t sum = 0;
@@ -46,7 +46,7 @@ struct GptBuilder {
 
   // Returns the number of samples to request of a dataset for its share of `size` (with `surplus`), or its part of the
   // blend's size. The former is half a percent larger; in the 2023 order both are.
-  int64_t asked(int64_t size, double share, bool surplus) const {
+  int64_t requested_samples(int64_t size, double share, bool surplus) const {
     const double exact = static_cast<double>(size) * share;
     if (options.order == MegatronOrder::of_2023) return static_cast<int64_t>(std::ceil(exact * 1.005));
     return static_cast<int64_t>(std::ceil(std::ceil(exact) * (1 + (surplus ? 0.005 : 0.0))));
@@ -57,7 +57,7 @@ struct GptBuilder {
     const std::vector<double> shares = weights.empty() ? weights : normalized(weights);
     for (size_t k = 0; k < files.size(); ++k) {
       const auto range = split.range(s, files[k]->sequences(), options.order);
-      const int64_t samples = !shares.empty() ? asked(size, shares[k], true) : files.size() == 1 ? size : -1;
+      const int64_t samples = !shares.empty() ? requested_samples(size, shares[k], true) : files.size() == 1 ? size : -1;
       out->parts_.push_back(std::make_unique<GptDataset>(files[k], s, *range, samples, options));
     }
     if (files.size() == 1 && weights.empty()) {
@@ -71,7 +71,7 @@ struct GptBuilder {
     if (!shares.empty()) {
       const int64_t wanted = size;
       size = 0;
-      for (double share : shares) size += asked(wanted, share, false);
+      for (double share : shares) size += requested_samples(wanted, share, false);
     } else {
       for (const auto& p : out->parts_) sizes.push_back(p->size());
       blend.assign(sizes.begin(), sizes.end());

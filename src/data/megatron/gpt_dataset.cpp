@@ -68,7 +68,7 @@ GptDataset::GptDataset(std::shared_ptr<const IndexedFile> file, MegatronSplit sp
   cache.save_description();
 }
 
-std::array<int64_t, 4> GptDataset::place(int64_t i) const {
+std::array<int64_t, 4> GptDataset::position(int64_t i) const {
   require(i >= 0 && i < size(), "gpt dataset: sample is 0 to {}, got {}", size() - 1, i);
   const auto number = static_cast<size_t>(shuffle_.view()[static_cast<size_t>(i)]);
   const auto index = samples_.view();
@@ -88,7 +88,7 @@ std::array<int64_t, 4> GptDataset::place(int64_t i) const {
 }
 
 GptSample GptDataset::sample(int64_t i) const {
-  const auto [first, first_token, last, last_token] = place(i);
+  const auto [first, first_token, last, last_token] = position(i);
   const auto S = static_cast<size_t>(options_.sequence_length);
   const size_t extra = options_.extra_token ? 1 : 0;
   std::vector<int32_t> row;
@@ -144,7 +144,7 @@ std::vector<uint8_t> hidden_bits(const GptSample& s) {
 }
 
 std::string GptDataset::origin(int64_t i) const {
-  const auto p = place(i);
+  const auto p = position(i);
   auto one = [&](int64_t d, int64_t token) {
     return fmt::format("sequence {} token {}", documents_.view()[static_cast<size_t>(d)], token);
   };

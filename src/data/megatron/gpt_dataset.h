@@ -61,7 +61,7 @@ class GptDataset {
 
  private:
   // Returns where sample i begins and ends: {document, token, document, token}, a document by its index in documents_.
-  std::array<int64_t, 4> place(int64_t i) const;
+  std::array<int64_t, 4> position(int64_t i) const;
   std::shared_ptr<const IndexedFile> file_;
   GptOptions options_;
   SplitRange range_;
@@ -88,7 +88,7 @@ class GptBlend {
 
  private:
   friend struct GptBuilder;
-  std::pair<size_t, int64_t> place(int64_t i) const;
+  std::pair<size_t, int64_t> position(int64_t i) const;
   std::vector<std::unique_ptr<GptDataset>> parts_;
   bool blended_ = false;
   IndexArray<int16_t> dataset_;

@@ -95,11 +95,11 @@ BlendIndex build_blend_index(const std::vector<double>& weights, int64_t size) {
   index.sample.reserve(static_cast<size_t>(size));
   std::vector<int64_t> taken(weights.size());
   for (int64_t i = 0; i < size; ++i) {
-    const double place = std::max(static_cast<double>(i), 1.0);
+    const double position = std::max(static_cast<double>(i), 1.0);
     size_t best = 0;
-    double most = weights[0] * place - static_cast<double>(taken[0]);
+    double most = weights[0] * position - static_cast<double>(taken[0]);
     for (size_t k = 1; k < weights.size(); ++k)
-      if (double behind = weights[k] * place - static_cast<double>(taken[k]); behind > most) most = behind, best = k;
+      if (double behind = weights[k] * position - static_cast<double>(taken[k]); behind > most) most = behind, best = k;
     index.dataset.push_back(static_cast<int16_t>(best));
     index.sample.push_back(taken[best]++);
   }
@@ -114,12 +114,12 @@ BlendIndex build_exhaustive_blend_index(const std::vector<int64_t>& sizes) {
   std::vector<double> weights;
   for (int64_t s : sizes) weights.push_back(static_cast<double>(s) / static_cast<double>(total));
   for (int64_t i = 0; i < total; ++i) {
-    const double place = std::max(static_cast<double>(i), 1.0);
+    const double position = std::max(static_cast<double>(i), 1.0);
     size_t best = 0;
     double most = -INFINITY;
     for (size_t k = 0; k < sizes.size(); ++k) {
       if (taken[k] == sizes[k]) continue;
-      if (double behind = weights[k] * place - static_cast<double>(taken[k]); behind > most) most = behind, best = k;
+      if (double behind = weights[k] * position - static_cast<double>(taken[k]); behind > most) most = behind, best = k;
     }
     index.dataset.push_back(static_cast<int16_t>(best));
     index.sample.push_back(taken[best]++);

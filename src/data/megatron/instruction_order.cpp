@@ -24,8 +24,8 @@ class InstructionOrder final : public Dataset {
   int64_t sample_count() const override { return static_cast<int64_t>(order_.size()); }
   int64_t columns() const override { return columns_; }
   int64_t token_count() const override { return samples_.token_count(); }
-  Sample sample(int64_t index) const override { return samples_.sample(place(index)); }
-  std::string origin(int64_t index) const override { return samples_.origin(place(index)); }
+  Sample sample(int64_t index) const override { return samples_.sample(position(index)); }
+  std::string origin(int64_t index) const override { return samples_.origin(position(index)); }
   bool ragged() const override { return true; }
 
  private:
@@ -34,7 +34,7 @@ class InstructionOrder final : public Dataset {
     std::iota(all.begin(), all.end(), range.begin);
     return all;
   }
-  int64_t place(int64_t index) const { return order_[static_cast<size_t>(index % sample_count())] - begin_; }
+  int64_t position(int64_t index) const { return order_[static_cast<size_t>(index % sample_count())] - begin_; }
   int64_t begin_;
   std::vector<int64_t> order_;
   int64_t columns_;

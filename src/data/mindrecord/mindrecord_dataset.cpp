@@ -53,13 +53,13 @@ class MindRecordDataset final : public Dataset {
   int64_t sample_count() const override { return used_; }
   int64_t columns() const override { return columns_; }
   int64_t token_count() const override { return used_ * columns_; }
-  std::string origin(int64_t index) const override { return files_.place(row_of(index)); }
+  std::string origin(int64_t index) const override { return files_.row_name(row_of(index)); }
   Sample sample(int64_t index) const override { return read(row_of(index)); }
 
  private:
-  static const char* find_labels(const MindRecordFiles& files, bool asked) {
+  static const char* find_labels(const MindRecordFiles& files, bool must_exist) {
     for (const char* name : kLabelColumns)
-      if (asked && files.has(name)) return name;
+      if (must_exist && files.has(name)) return name;
     return nullptr;
   }
 
@@ -71,7 +71,7 @@ class MindRecordDataset final : public Dataset {
     for (const auto& [values, name] : {std::pair{&ids, kIds}, {&labels, column}})
       if (values->size() != length + 1)
         throw UserError(
-            fmt::format("a row of {}", values->size()), fmt::format("{}: {}", files_.place(row), name),
+            fmt::format("a row of {}", values->size()), fmt::format("{}: {}", files_.row_name(row), name),
             fmt::format("it needs data.sequence_length + 1 = {}: the last id is predicted, and not read", length + 1),
             "set the length (seq_length) to that of the data, less one");
     Sample s;
@@ -88,15 +88,16 @@ class MindRecordDataset final : public Dataset {
 
   int32_t id(int64_t value, int64_t row, const char* column, size_t at) const {
     if (value < 0 || value >= vocabulary_)
-      throw UserError(fmt::format("{} is out of range", value), fmt::format("{}: {}, place {}", files_.place(row), column, at),
+      throw UserError(fmt::format("{} is out of range", value),
+                      fmt::format("{}: {}, place {}", files_.row_name(row), column, at),
                       fmt::format("0 to {}", vocabulary_ - 1), more_rows_advice(value));
     return static_cast<int32_t>(value);
   }
 
   int64_t row_of(int64_t index) const {
     require(index >= 0, "dataset: sample index is 0 or more, got {}", index);
-    const int64_t epoch = index / used_, place = index % used_;
-    if (!shuffle_) return place;
+    const int64_t epoch = index / used_, position = index % used_;
+    if (!shuffle_) return position;
     const std::scoped_lock hold(mutex_);
     if (epoch + 1 < epoch_) epoch_ = 0;
     if (epoch + 1 > epoch_ && !chained_) epoch_ = epoch;
@@ -106,7 +107,7 @@ class MindRecordDataset final : public Dataset {
           static_cast<std::default_random_engine::result_type>(seed_ + static_cast<uint64_t>(epoch_) + 1));
       std::shuffle(order_.begin(), order_.end(), engine);
     }
-    return order_[static_cast<size_t>(place)];
+    return order_[static_cast<size_t>(position)];
   }
 
   MindRecordFiles files_;

@@ -227,7 +227,7 @@ std::vector<std::string> MindRecordFiles::paths() const {
   return out;
 }
 
-std::string MindRecordFiles::place(int64_t row) const {
+std::string MindRecordFiles::row_name(int64_t row) const {
   const Row& r = rows_.at(static_cast<size_t>(row));
   return fmt::format("{} row {}", files_[r.file].path(), r.number);
 }
@@ -236,11 +236,13 @@ std::vector<int64_t> MindRecordFiles::values(int64_t row, const std::string& col
   const Row& r = rows_.at(static_cast<size_t>(row));
   const std::byte* at = files_[r.file].bytes().data() + r.at;
   uint64_t left = r.size;
-  const auto damaged = [&](const std::string& rule) { throw UserError("damaged row", place(row) + ": " + column, rule, kFix); };
+  const auto damaged = [&](const std::string& rule) {
+    throw UserError("damaged row", row_name(row) + ": " + column, rule, kFix);
+  };
   const auto index = static_cast<size_t>(std::find(columns_.begin(), columns_.end(), column) - columns_.begin());
   require(index < columns_.size(), "MindRecord: no column {}", column);
   const int width = sizes_[index];
-  if (width == 0) throw UserError("a column of another type", place(row) + ": " + column, "ids are int32 or int64", kFix);
+  if (width == 0) throw UserError("a column of another type", row_name(row) + ": " + column, "ids are int32 or int64", kFix);
   if (columns_.size() > 1) {
     for (size_t i = 0;; ++i) {
       if (left < 8) damaged("it ends behind its row");

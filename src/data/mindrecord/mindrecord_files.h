@@ -47,7 +47,7 @@ class MindRecordFiles {
   std::vector<std::string> paths() const;
   bool has(const std::string& column) const;
   std::vector<int64_t> values(int64_t row, const std::string& column) const;
-  std::string place(int64_t row) const;  // "FILE row 3"
+  std::string row_name(int64_t row) const;  // "FILE row 3"
 
  private:
   struct Row {

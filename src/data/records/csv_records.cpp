@@ -40,7 +40,7 @@ class CsvRecords final : public RecordReader {
         const std::string near = nearest(name, fields_);
         throw UserError(fmt::format("no column '{}'", name), text_.path() + ":1",
                         fmt::format("the header names {}", printable(fmt::format("{}", fmt::join(fields_, ", ")))),
-                        name_field(o.asked_by, near.empty() ? "COLUMN" : near) + ", the column that holds the text");
+                        name_field(o.option_name, near.empty() ? "COLUMN" : near) + ", the column that holds the text");
       }
   }
 

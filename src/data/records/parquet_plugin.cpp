@@ -325,7 +325,7 @@ std::unique_ptr<Reader> make_reader(const char* path, const void* data, size_t s
   return reader;
 }
 
-void tell(const std::exception& e, char* error, size_t size) { std::snprintf(error, size, "%s", e.what()); }
+void copy_message(const std::exception& e, char* error, size_t size) { std::snprintf(error, size, "%s", e.what()); }
 
 const RavineParquet kLibrary{
     kRavineParquetVersion,
@@ -333,7 +333,7 @@ const RavineParquet kLibrary{
       try {
         return make_reader(path, data, size, fields).release();
       } catch (const std::exception& e) {
-        tell(e, error, error_size);
+        copy_message(e, error, error_size);
         return nullptr;
       }
     },
@@ -345,7 +345,7 @@ const RavineParquet kLibrary{
         *size = r->json.size();
         return result;
       } catch (const std::exception& e) {
-        tell(e, error, error_size);
+        copy_message(e, error, error_size);
         return -1;
       }
     },

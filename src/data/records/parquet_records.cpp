@@ -42,7 +42,7 @@ class ParquetRecords final : public RecordReader {
       : file_(std::make_shared<const std::string>(path)),
         library_(load_library(path)),
         max_(o.max_record),
-        asked_by_(o.asked_by) {
+        option_name_(o.option_name) {
     std::string fields;
     for (const std::string& f : o.fields) fields += f + "\n";
     if (!path.ends_with(".parquet") && !path.ends_with(".arrow")) {
@@ -83,11 +83,12 @@ class ParquetRecords final : public RecordReader {
  private:
   [[noreturn]] void refuse(const char* why) const {
     constexpr std::string_view kOnly = "', only ";
-    if (const std::string_view said = why; said.starts_with("it has no column") && said.find(kOnly) != std::string_view::npos) {
-      const std::vector<std::string> there = split(std::string(said.substr(said.find(kOnly) + kOnly.size())), ',');
+    if (const std::string_view reason = why;
+        reason.starts_with("it has no column") && reason.find(kOnly) != std::string_view::npos) {
+      const std::vector<std::string> there = split(std::string(reason.substr(reason.find(kOnly) + kOnly.size())), ',');
       std::string first = there.empty() ? "" : there.back();
       first.erase(0, std::min(first.find_first_not_of(' '), first.size()));
-      throw UserError("a column is missing", *file_, why, name_field(asked_by_, first));
+      throw UserError("a column is missing", *file_, why, name_field(option_name_, first));
     }
     throw UserError(file_->ends_with(".arrow") ? "cannot read Arrow file" : "cannot read parquet file",
                     fmt::format("{}:{}", *file_, row_ + 1), why, "fetch or write the file again");
@@ -98,7 +99,7 @@ class ParquetRecords final : public RecordReader {
   std::string whole_;
   void* reader_ = nullptr;
   int64_t max_, row_ = 0;
-  std::string asked_by_;
+  std::string option_name_;
 };
 
 }  // namespace

@@ -52,7 +52,7 @@ struct Unfused {
   void drop(const TensorView& from, const Segment& s, int64_t head, const TensorView& to) const {
     const AttentionDropout& d = at.dropout;
     c.call(Dropout{.x = from,
-                   .positions = elements(d.places, s.q_begin, s.q_count),
+                   .positions = elements(d.token_index, s.q_begin, s.q_count),
                    .sequences = elements(d.sequences, s.q_begin, s.q_count),
                    .out = to,
                    .p = d.p,
@@ -103,7 +103,7 @@ struct Unfused {
 // Sets what depends on the batch: segments, places, sequences and step.
 void fill_in(Ctx& c, AttentionShape& at) {
   at.segments = c.batch().segments;
-  at.dropout.places = c.batch().places, at.dropout.sequences = c.batch().sequences, at.dropout.step = c.batch().step;
+  at.dropout.token_index = c.batch().token_index, at.dropout.sequences = c.batch().sequences, at.dropout.step = c.batch().step;
 }
 
 }  // namespace
@@ -113,7 +113,7 @@ Tensor attention(Ctx& c, const Tensor& q, const Tensor& k, const Tensor& v, Atte
     at.dropout = {.p = c.attention_dropout(),
                   .key = philox_key(c.seed(), c.path() + ".attention_dropout"),
                   .first_head = c.group(Axis::tensor).rank() * at.heads,
-                  .places = {},
+                  .token_index = {},
                   .sequences = {}};
   fill_in(c, at);
   bool fused = c.has<AttentionForward>() && c.has<AttentionBackward>() && c.fused("attention");

@@ -14,7 +14,7 @@ Tensor head_product(Ctx& c, const TensorView& x, const LinearParams& head, bool 
   c.call(Matmul{.a = x, .b = w, .out = y.view(), .trans_b = true});
   if (head.adapters) LoraProducts(*head.adapters, c.store(), {}, Split::columns).add_logits(c, x, y.view());
   for (const AdapterRows& rows : c.batch().adapters)
-    if (const LoraAdapters* adapters = rows.adapters->beside(weight); adapters && rows.logit_count > 0)
+    if (const LoraAdapters* adapters = rows.adapters->adapters_of(weight); adapters && rows.logit_count > 0)
       LoraProducts(*adapters, *rows.weights, {}, Split::columns)
           .add_logits(c, x.row_range(rows.logit_begin, rows.logit_count),
                       y.view().row_range(rows.logit_begin, rows.logit_count));

@@ -49,7 +49,7 @@ Tensor low_rank_up(Ctx& c, const Tensor& h, Param& b) {
 
 void lora_of_rows(Ctx& c, const TensorView& x, const TensorView& y, std::span<Param* const> weights, Split split) {
   for (const AdapterRows& rows : c.batch().adapters) {
-    const LoraAdapters* adapters = rows.adapters->beside(*weights[0]);
+    const LoraAdapters* adapters = rows.adapters->adapters_of(*weights[0]);
     if (!adapters) continue;
     require(!c.recording() && x.rows() == c.batch().tokens, "lora: adapters by row, of {} rows of {}", x.rows(),
             c.batch().tokens);

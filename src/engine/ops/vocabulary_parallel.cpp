@@ -32,7 +32,7 @@ constexpr int64_t kChunk = 1024;  // tokens
 
 // An adapter's part of the local logits: h B^T, h [N, r] of all tokens. dh, db: gradients; absent without a backward
 // pass.
-struct Beside {
+struct AdapterPart {
   TensorView h, b, dh, db;
   bool accumulate = false;  // add into db
 };
@@ -43,7 +43,7 @@ struct Head {
   TensorView table;             // local rows as the products read them
   double cap;                   // of the logits; 0: none
   const LoraAdapters* adapter;  // null: none
-  Beside beside = {};
+  AdapterPart adapter_part = {};
   Rows here = rows_of_rank(c, weight);
 
   // Tokens [begin, begin + n). dx and dweight are absent without a backward pass. losses: f64 [N], 0 where another rank
@@ -58,14 +58,14 @@ struct Head {
       group.all_gather(mine.view().data, sums.view().data, mine.view().bytes()).wait();
       c.call(Fill{of_rows, 0});
       if (!dx.absent()) c.call(Fill{dx.row_range(begin, n), 0});
-      if (!beside.dh.absent()) c.call(Fill{beside.dh.row_range(begin, n), 0});
+      if (!adapter_part.dh.absent()) c.call(Fill{adapter_part.dh.row_range(begin, n), 0});
       return;
     }
     const TensorView w = table.row_range(0, here.count);
     Tensor y = c.empty({n, here.count}, c.types().stat);
     c.call(Matmul{.a = rows, .b = w, .out = y.view(), .trans_b = true});
-    const TensorView h = beside.h.absent() ? TensorView{} : beside.h.row_range(begin, n);
-    const TensorView b = beside.h.absent() ? TensorView{} : beside.b.row_range(0, here.count);
+    const TensorView h = adapter_part.h.absent() ? TensorView{} : adapter_part.h.row_range(begin, n);
+    const TensorView b = adapter_part.h.absent() ? TensorView{} : adapter_part.b.row_range(0, here.count);
     if (!h.absent()) c.call(Matmul{.a = h, .b = b, .out = y.view(), .trans_b = true, .accumulate = true});
     soft_cap(c, y.view(), cap);
     c.call(LogSumExp{.logits = y.view(), .out = mine.view()});
@@ -91,7 +91,7 @@ struct Head {
       c.call(Cast{dy.view(), narrow.view()});
     }
     if (!dx.absent()) c.call(Matmul{.a = narrow.view(), .b = w, .out = dx.row_range(begin, n)});
-    if (!beside.dh.absent()) c.call(Matmul{.a = narrow.view(), .b = b, .out = beside.dh.row_range(begin, n)});
+    if (!adapter_part.dh.absent()) c.call(Matmul{.a = narrow.view(), .b = b, .out = adapter_part.dh.row_range(begin, n)});
     auto add_rows = [&](const TensorView& factor, const TensorView& out, bool more) {
       if (!out.absent())
         c.call(Matmul{.a = narrow.view(),
@@ -102,7 +102,7 @@ struct Head {
                       .tokens_reduced = true});
     };
     add_rows(rows, dweight, accumulate);
-    add_rows(h, beside.db, beside.accumulate);
+    add_rows(h, adapter_part.db, adapter_part.accumulate);
   }
 
   // part, dpart: the local tokens.
@@ -123,8 +123,8 @@ struct Head {
     const LoraProducts products(*adapter, c.store(), {}, Split::columns);
     const Param& b = *adapter->ups.at(0).b;
     const Tensor h = products.down(c, x), dh = dx.absent() ? Tensor() : c.empty({h.rows(), h.cols()}, h.dtype());
-    beside = {.h = h.view(), .b = c.store().value(b), .dh = dh.view(), .db = {}};
-    if (dh) beside.db = c.grad_store().add_to_grad(b, beside.accumulate);
+    adapter_part = {.h = h.view(), .b = c.store().value(b), .dh = dh.view(), .db = {}};
+    if (dh) adapter_part.db = c.grad_store().add_to_grad(b, adapter_part.accumulate);
     run_all(x, dx, dweight, accumulate);
     if (!dh) return;
     products.scale(c, dh.view());
@@ -137,7 +137,7 @@ struct Head {
       if (!v.absent() && !more && here.count < v.rows()) c.call(Fill{v.row_range(here.count, v.rows() - here.count), 0});
     };
     clear_padding(dweight, accumulate);
-    clear_padding(beside.db, beside.accumulate);
+    clear_padding(adapter_part.db, adapter_part.accumulate);
     const SequenceLoss* of_sequences = c.batch().sequence_loss;
     const bool backward = !dx.absent() || !dweight.absent();
     Tensor losses = c.empty({x.rows()}, DType::f64), weights;

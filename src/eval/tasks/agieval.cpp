@@ -15,7 +15,7 @@ namespace {
 
 // True for subjects that are asked in English. gaokao-english has English questions, but ModelLink asks them in
 // Chinese.
-bool asks_in_english(const std::string& subject) {
+bool is_english(const std::string& subject) {
   constexpr const char* kEnglish[] = {
       "aqua-rat", "logiqa-en", "lsat-ar", "lsat-lr", "lsat-rc", "math", "sat-en", "sat-en-without-passage", "sat-math"};
   return std::find(std::begin(kEnglish), std::end(kEnglish), subject) != std::end(kEnglish);
@@ -85,7 +85,7 @@ std::vector<Item> load_agieval(const std::string& data, const TaskOptions& o) {
   std::vector<Item> items;
   for (const TaskFile& file :
        find_task_files(data, "agieval", {"*.jsonl", "data/v1/*.jsonl", "data/v1_1/*.jsonl", "test/*.jsonl"})) {
-    const bool english = asks_in_english(file.subject), asked_in_english = english || file.subject == "gaokao-english";
+    const bool english = is_english(file.subject), english_question = english || file.subject == "gaokao-english";
     std::vector<std::string> around = {"", english ? "\nChoose from the following options:\n" : "\n从以下选项中选择:\n",
                                        english ? "\nAnswer:" : "\n答案："};
     if (examples) around = o.templates.get("agieval", file.subject);
@@ -101,7 +101,7 @@ std::vector<Item> load_agieval(const std::string& data, const TaskOptions& o) {
       } else {
         if (q.options.empty()) break;  // a subject without choices (gaokao-mathcloze, math)
         rank_options(item, q, r.where);
-        item.prompt = exam_query(q, asked_in_english);
+        item.prompt = exam_query(q, english_question);
       }
       items.push_back(std::move(item));
     }

@@ -40,11 +40,11 @@ std::vector<Item> load_ceval(const std::string& data, const TaskOptions& o) {
                    .heading = "请从下列选择题中选择正确的选项。\n\n",
                    .gap = "\n\n",
                    .lead = "问：",
-                   .shown_ask = "答：",
-                   .ask = "答：",
+                   .shown_answer_prefix = "答：",
+                   .answer_prefix = "答：",
                    .ranked_heading =
                        fmt::format("以下是中国关于{}的单项选择题，请选出其中的正确答案。\n\n", chinese_name_of(q.subject)),
-                   .ranked_ask = "答案："});
+                   .ranked_answer_prefix = "答案："});
       items.push_back(std::move(item));
     }
   }

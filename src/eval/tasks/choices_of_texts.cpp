@@ -88,23 +88,23 @@ std::vector<Item> load_piqa(const std::string& data, const TaskOptions& o) {
   refuse_shots("piqa", o);
   const TaskFile file =
       find_task_files(data, "piqa", {"valid.jsonl", "dev.jsonl", "plain_text/validation-00000-of-00001.parquet"})[0];
-  const std::vector<TaskFile> beside = look_for_task_files(data, "piqa", {file.subject + "-labels.lst"});
-  const std::vector<int64_t> labels = beside.empty() ? std::vector<int64_t>() : read_labels(beside[0].path);
+  const std::vector<TaskFile> label_files = look_for_task_files(data, "piqa", {file.subject + "-labels.lst"});
+  const std::vector<int64_t> labels = label_files.empty() ? std::vector<int64_t>() : read_labels(label_files[0].path);
   const std::vector<TaskRecord> records = read_task_records(file.path);
-  if (!beside.empty() && labels.size() != records.size())
-    throw UserError(fmt::format("{} labels", labels.size()), beside[0].path,
+  if (!label_files.empty() && labels.size() != records.size())
+    throw UserError(fmt::format("{} labels", labels.size()), label_files[0].path,
                     fmt::format("{} has {} items", file.path, records.size()), "download both files again");
   std::vector<Item> items;
   for (size_t i = 0; i < records.size() && (o.limit == 0 || static_cast<int64_t>(i) < o.limit); ++i) {
     const TaskRecord& r = records[i];
-    if (beside.empty() && !r.json.contains("label"))
+    if (label_files.empty() && !r.json.contains("label"))
       throw UserError("no labels", file.path, fmt::format("they stand in {}-labels.lst beside it", file.subject),
                       "put it there");
     items.push_back({.id = fmt::format("{}/{}", file.subject, i),
                      .subject = file.subject,
                      .prompt = fmt::format("Question: {}\nAnswer:", field<std::string>(r.json, "goal", r.where)),
                      .choices = {field<std::string>(r.json, "sol1", r.where), field<std::string>(r.json, "sol2", r.where)},
-                     .right = {beside.empty() ? label_of(r.json, "label", 2, r.where) : labels[i]}});
+                     .right = {label_files.empty() ? label_of(r.json, "label", 2, r.where) : labels[i]}});
   }
   return items;
 }

@@ -32,10 +32,10 @@ std::vector<Item> load_mmlu(const std::string& data, const TaskOptions& o) {
            .heading = fmt::format("The following are multiple choice questions (with answers) about  {}.\n", subject),
            .gap = "\n",
            .lead = "",
-           .shown_ask = "Answer: ",
-           .ask = "Answer:",
+           .shown_answer_prefix = "Answer: ",
+           .answer_prefix = "Answer:",
            .ranked_heading = fmt::format("The following are multiple choice questions (with answers) about {}.\n\n", subject),
-           .ranked_ask = "Answer:"});
+           .ranked_answer_prefix = "Answer:"});
       items.push_back(std::move(item));
     }
   }

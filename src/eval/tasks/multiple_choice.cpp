@@ -77,9 +77,9 @@ std::vector<ChoiceQuestion> read_choice_questions(const TaskFile& file, bool hea
   return file.path.ends_with(".parquet") ? questions_of_records(file) : questions_of_table(file, header);
 }
 
-std::string choice_block(const ChoiceQuestion& q, std::string_view question, std::string_view ask) {
+std::string choice_block(const ChoiceQuestion& q, std::string_view question, std::string_view answer_prefix) {
   return fmt::format("{}\nA. {}\nB. {}\nC. {}\nD. {}\n{}", question, q.choices[0], q.choices[1], q.choices[2], q.choices[3],
-                     ask);
+                     answer_prefix);
 }
 
 void rank_letters(Item& item, const ChoiceQuestion& q) {

@@ -20,7 +20,7 @@ struct ChoiceQuestion {
 std::vector<ChoiceQuestion> read_choice_questions(const TaskFile& file, bool header);
 
 // Returns "QUESTION\nA. ..\nB. ..\nC. ..\nD. ..\nASK".
-std::string choice_block(const ChoiceQuestion& q, std::string_view question, std::string_view ask);
+std::string choice_block(const ChoiceQuestion& q, std::string_view question, std::string_view answer_prefix);
 
 // Sets an item of the likelihood protocol: its choices are the letters. An answer that is not one of them is an Error.
 void rank_letters(Item& item, const ChoiceQuestion& q);

@@ -40,8 +40,8 @@ void word_choice(Item& item, const ChoiceQuestion& q, WorkedExamples& examples, 
   if (o.protocol == Protocol::likelihood) {
     item.prompt = w.ranked_heading;
     for (const ChoiceQuestion& e : examples.of(q.subject))
-      item.prompt += choice_block(e, strip(e.question), w.ranked_ask) + " " + e.answer + "\n\n";
-    item.prompt += choice_block(q, strip(q.question), w.ranked_ask);
+      item.prompt += choice_block(e, strip(e.question), w.ranked_answer_prefix) + " " + e.answer + "\n\n";
+    item.prompt += choice_block(q, strip(q.question), w.ranked_answer_prefix);
     rank_letters(item, q);
     return;
   }
@@ -52,11 +52,12 @@ void word_choice(Item& item, const ChoiceQuestion& q, WorkedExamples& examples, 
       item.prompt = w.heading;
       const std::vector<ChoiceQuestion>& shown = examples.of(q.subject);
       for (size_t i = 0; i < shown.size(); ++i)
-        item.prompt += (i > 0 ? w.gap : "") + choice_block(shown[i], w.lead + shown[i].question, w.shown_ask) + shown[i].answer;
+        item.prompt +=
+            (i > 0 ? w.gap : "") + choice_block(shown[i], w.lead + shown[i].question, w.shown_answer_prefix) + shown[i].answer;
     }
     item.prompt += "\n\n";
   }
-  item.prompt += choice_block(q, w.lead + q.question, w.ask);
+  item.prompt += choice_block(q, w.lead + q.question, w.answer_prefix);
 }
 
 bool shows_examples(const std::string& task, const TaskOptions& options) {

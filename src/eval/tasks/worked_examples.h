@@ -34,7 +34,7 @@ class WorkedExamples {
 //   likelihood: RANKED_HEADING; for each example its block, which ends in RANKED_ASK, a blank, the answer and an empty
 //               line; the block of the question.
 struct ChoiceWording {
-  std::string task, heading, gap, lead, shown_ask, ask, ranked_heading, ranked_ask;
+  std::string task, heading, gap, lead, shown_answer_prefix, answer_prefix, ranked_heading, ranked_answer_prefix;
 };
 // Sets the prompt of the item, and its choices for likelihood. Examples of a user's template replace the examples of
 // the data.

@@ -91,7 +91,7 @@ Json given_config(const ConvertOptions& o) {
   return is_inline(o.model_config) ? parse_json(o.model_config, "model.config") : read_json(o.model_config);
 }
 
-std::string place_of_config(const ConvertOptions& o) { return is_inline(o.model_config) ? "model.config" : o.model_config; }
+std::string config_label(const ConvertOptions& o) { return is_inline(o.model_config) ? "model.config" : o.model_config; }
 
 void check_output(const std::string& output) {
   std::error_code error;
@@ -154,7 +154,7 @@ void check_room(const std::string& output, TargetFolder& folder, int64_t bytes) 
 }
 
 // Stops the conversion between pieces, if requested.
-void stop_if_asked(const ConvertOptions& o, TargetFolder& folder, int64_t done, int64_t all) {
+void stop_if_requested(const ConvertOptions& o, TargetFolder& folder, int64_t done, int64_t all) {
   if (!o.stop || !o.stop()) return;
   folder.keep();
   throw Stopped(fmt::format("stopped after {} of {}: what is complete stays in {}, and the same command goes on there",
@@ -176,8 +176,8 @@ std::string plan_text(const ConvertOptions& o, const Weights& w, const ConvertRe
   out += fmt::format("{} {} {} {}\n", w.position.step, w.position.optimizer_steps, w.position.tokens, w.position.global_batch);
   for (const ConvertRow& r : report.rows) out += fmt::format("{} {} {} {} {}\n", r.file, r.name, r.dtype, r.shape, r.rule);
   out += fmt::format("{}\n", program_version());
-  for (const std::string& beside : {w.folder, w.tokenizer})  // these may be outside of the input, if a run used them
-    if (!beside.empty() && !lies_within(beside, o.input)) out += describe_source(beside);
+  for (const std::string& source : {w.folder, w.tokenizer})  // these may be outside of the input, if a run used them
+    if (!source.empty() && !lies_within(source, o.input)) out += describe_source(source);
   if (!o.adapter.empty()) out += describe_source(o.adapter);
   if (o.base) out += fmt::format("base {}\n", name(*o.base));
   out += fmt::format("{} {}\n", o.upcycle, name(o.experts));
@@ -199,7 +199,7 @@ Leaving leave(const ConvertOptions& o, WeightLayout layout, ConvertReport& repor
                     fmt::format("convert it with --to ravine --optimizer first, and that to {}", name(o.to)));
   Leaving out;
   out.checkpoint = ravine_checkpoint_of(o.input, report.notes);
-  out.weights = read_ravine_checkpoint(out.checkpoint, given_config(o), place_of_config(o), StateKind::masters);
+  out.weights = read_ravine_checkpoint(out.checkpoint, given_config(o), config_label(o), StateKind::masters);
   report.source += fmt::format(", after step {}", out.weights.position.step);
   out.options = options_of_checkpoint(out.checkpoint, report.notes);
   return out;
@@ -221,7 +221,7 @@ void write_leaving(const ConvertOptions& o, const Leaving& from, const std::stri
   int64_t done = 0;
   write(folder, [&](int64_t bytes) {
     progress(std::min(done += bytes, report.bytes), report.bytes);
-    stop_if_asked(o, folder, done, report.bytes);
+    stop_if_requested(o, folder, done, report.bytes);
   });
   folder.commit();
 }
@@ -274,12 +274,12 @@ void convert_to_megatron_run(const ConvertOptions& o, const MegatronLayout& l, W
                            ", and no opt_param_scheduler");
   }
   if (o.dtype) s.compute = *o.dtype;
-  s.layout = l, s.layout.place = megatron_iteration(at.step) + "/";
+  s.layout = l, s.layout.subfolder = megatron_iteration(at.step) + "/";
   s.distributed = o.distributed, s.ranks = o.ranks;
   const Geometry g = geometry_of(from.weights.config, from.weights.config_where);
   megatron_notes(g, l, report.notes);
   report.notes.push_back("random states are not written: Megatron goes on with --no-load-rng");
-  list_states(from, s.layout.place, report);
+  list_states(from, s.layout.subfolder, report);
   report.bytes = megatron_state_bytes(from.weights, s);
   write_leaving(o, from, fmt::format("{} {} {} {}", o.distributed, o.ranks, name(s.compute), s.scheduler.dump()), report,
                 progress, [&](TargetFolder& folder, const std::function<void(int64_t)>& advance) {
@@ -407,9 +407,9 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   if (to_peft && layout != WeightLayout::megatron)
     throw UserError("--to peft from another layout", o.input, "PEFT adapters are made from LoRA checkpoints of ModelLink only",
                     "train with lora.rank, whose runs write such a folder, or choose another --to");
-  Weights w = to_peft ? read_megatron_adapter(o.input, place_of_config(o))
-                      : read_source(layout, o, given_config(o), place_of_config(o),
-                                    to_ravine ? StateKind::masters : StateKind::weights);
+  Weights w =
+      to_peft ? read_megatron_adapter(o.input, config_label(o))
+              : read_source(layout, o, given_config(o), config_label(o), to_ravine ? StateKind::masters : StateKind::weights);
   w.missing_tokenizer_files = o.missing_tokenizer_files;
   if (w.tokenizer.empty() && !has_tokenizer(w.folder)) w.tokenizer = o.tokenizer;
   // Weights of a family that Ravine does not train are only copied between Hugging Face folders.
@@ -454,7 +454,7 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   int64_t done = 0;
   const auto advance = [&](int64_t bytes) {
     progress(done += bytes, report.bytes);
-    stop_if_asked(o, folder, done, report.bytes);
+    stop_if_requested(o, folder, done, report.bytes);
   };
   if (folder.taken_up())
     report.notes.push_back("goes on with the files that an interrupted conversion of the same input has completed");

@@ -33,12 +33,12 @@ StateFolder::StateFolder(const std::string& folder, const Json& model, const std
     keys_.emplace_back("exp_avg_sq"), states[1] = read_ravine_checkpoint(folder, model, where, StateKind::second_moment);
   to_family_files(weights_, g_);
   for (size_t k = 0; k < keys_.size(); ++k) to_family_files(states[k], g_);
-  std::vector<std::pair<DeepSpeedPlace, std::string>> order;
-  for (const auto& [name, e] : weights_.tensors) order.emplace_back(deepspeed_place(name, g_.spec().names, where), name);
+  std::vector<std::pair<DeepSpeedOrder, std::string>> order;
+  for (const auto& [name, e] : weights_.tensors) order.emplace_back(deepspeed_order(name, g_.spec().names, where), name);
   std::sort(order.begin(), order.end());
   std::map<std::string, bool> decays;
   for (const FileTensor& t : g_.model->files().tensors) decays[t.name] = t.params[0]->decay;
-  for (const auto& [place, name] : order) {
+  for (const auto& [order_key, name] : order) {
     Trained t{name, s.optimizer.decay == DecayOf::all || decays[name], weights_.tensors.at(name), {}};
     for (size_t k = 0; k < keys_.size(); ++k)
       if (const auto it = states[k].tensors.find(name); it != states[k].tensors.end()) t.states.push_back(it->second);

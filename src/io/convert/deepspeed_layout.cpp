@@ -45,7 +45,7 @@ ElementsPtr to_f32(const ElementsPtr& e) { return as_type(e, DType::f32); }
 
 }  // namespace
 
-DeepSpeedPlace deepspeed_place(const std::string& name, const CheckpointNames& names, const std::string& where) {
+DeepSpeedOrder deepspeed_order(const std::string& name, const CheckpointNames& names, const std::string& where) {
   const bool bias = name.ends_with(".bias");
   std::string module = name.substr(0, name.rfind('.'));
   const auto in = [&](const auto& list) {
@@ -97,7 +97,7 @@ ElementsPtr chunks(const std::vector<ElementsPtr>& parts, int64_t r, int64_t n, 
 
 void check_deepspeed_order(const Json& model, const std::string& where) {
   const Geometry g = geometry_of(model, where);
-  for (const FileTensor& t : g.model->files().tensors) deepspeed_place(t.name, g.spec().names, where);
+  for (const FileTensor& t : g.model->files().tensors) deepspeed_order(t.name, g.spec().names, where);
 }
 
 }  // namespace ravine

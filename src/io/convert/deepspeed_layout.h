@@ -13,13 +13,13 @@ namespace ravine {
 
 // The position of a parameter in a flat parameter group of DeepSpeed, in comparable form. Groups have no names:
 // parameters have the order in which Transformers' classes create their modules.
-struct DeepSpeedPlace {
+struct DeepSpeedOrder {
   int64_t part, layer, module, bias;
-  auto operator<=>(const DeepSpeedPlace&) const = default;
+  auto operator<=>(const DeepSpeedOrder&) const = default;
 };
 // Returns the position of parameter `name` in its flat group. A module that is in no list is a UserError that names
 // `where`.
-DeepSpeedPlace deepspeed_place(const std::string& name, const CheckpointNames& names, const std::string& where);
+DeepSpeedOrder deepspeed_order(const std::string& name, const CheckpointNames& names, const std::string& where);
 // Throws a UserError if the order of this model's parameters in DeepSpeed is unknown. `model` is the config.json,
 // `where` its name in messages. Called before a run begins.
 void check_deepspeed_order(const Json& model, const std::string& where);

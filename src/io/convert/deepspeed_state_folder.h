@@ -71,7 +71,7 @@ class StateFolder {
   void put_optimizer(TorchFields& w);  // stage 0
   void write_shard(TargetFolder& folder, const std::string& file, int64_t rank, const std::function<void(int64_t)>& progress);
   void write_universal(TargetFolder& folder, const std::function<void(int64_t)>& progress);
-  void write_beside(TargetFolder& folder, const std::function<void(int64_t)>& progress);
+  void write_companion_files(TargetFolder& folder, const std::function<void(int64_t)>& progress);
 
   const DeepSpeedState& s_;
   std::string where_;

@@ -200,7 +200,7 @@ void StateFolder::write_universal(TargetFolder& folder, const std::function<void
   w.commit();
 }
 
-void StateFolder::write_beside(TargetFolder& folder, const std::function<void(int64_t)>& progress) {
+void StateFolder::write_companion_files(TargetFolder& folder, const std::function<void(int64_t)>& progress) {
   std::vector<NamedElements> tensors;
   for (const auto& [n, e] : weights_.tensors) tensors.push_back({n, e, s_.compute});
   write_hf(folder, weights_, tensors, progress);
@@ -228,7 +228,7 @@ void StateFolder::write(TargetFolder& folder, const std::function<void(int64_t)>
     for (int64_t r = 0; r < s_.ranks && s_.stage > 0; ++r)
       write_shard(folder, fmt::format("{}{}zero_pp_rank_{}_mp_rank_00_optim_states.pt", in, prefix, r), r, progress);
   }
-  write_beside(folder, progress);
+  write_companion_files(folder, progress);
   write_file_atomic(folder.path(s_.universal ? "latest_universal" : "latest"), tag());
 }
 

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr const char* kClasses = "torch.distributed.checkpoint.metadata.";
 constexpr int64_t kMaxMetadata = int64_t{1} << 30;
 
-using Place = std::vector<int64_t>;
+using Offsets = std::vector<int64_t>;
 
 // Reads the fields of .metadata, which holds objects of a few classes.
 class DistDescription {
@@ -45,11 +45,11 @@ class DistDescription {
     return p_.kind(v) == Pickle::Kind::object && p_.global(p_.items(v)[0]) == name;
   }
   // Reads a torch.Size.
-  Place place(Pickle::Ref v) const {
+  Offsets offsets(Pickle::Ref v) const {
     Pickle::Ref list = v;
     if (is(v, "torch.Size") && p_.kind(p_.items(v)[1]) == Pickle::Kind::tuple && p_.items(p_.items(v)[1]).size() == 1)
       list = p_.items(p_.items(v)[1])[0];
-    Place out;
+    Offsets out;
     if (p_.kind(list) != Pickle::Kind::tuple || p_.items(list).size() > 5) refuse("sizes and offsets are at most 5 numbers");
     for (const Pickle::Ref i : p_.items(list)) {
       const auto n = p_.integer(i);
@@ -74,7 +74,7 @@ struct Chunk {
   int64_t begin = 0, size = 0;
 };
 // The chunks, by (tensor name, offsets).
-using Chunks = std::map<std::pair<std::string, Place>, Chunk>;
+using Chunks = std::map<std::pair<std::string, Offsets>, Chunk>;
 
 Chunks chunks_of(const DistDescription& m) {
   const Pickle& p = m.pickle();
@@ -94,13 +94,13 @@ Chunks chunks_of(const DistDescription& m) {
       m.refuse(fmt::format("'{}' is stored compressed, and plain chunks are read", printable(*name)));
     const Pickle::Ref offset = m.field(index, "offset");
     if (p.is_none(offset)) continue;  // not a tensor
-    out[{std::string(*name), m.place(offset)}] = {std::string(*file), *begin, *size};
+    out[{std::string(*name), m.offsets(offset)}] = {std::string(*file), *begin, *size};
   }
   return out;
 }
 
 // Appends the copies that place a box into a tensor. Inner dims that are whole in the box form contiguous runs.
-void copy_box(const ElementsPtr& from, const Place& at, const Shape& whole, std::vector<Copy>& copies) {
+void copy_box(const ElementsPtr& from, const Offsets& at, const Shape& whole, std::vector<Copy>& copies) {
   const Shape& box = from->shape();
   const int rank = whole.rank();
   std::vector<int64_t> step(static_cast<size_t>(rank), 1);
@@ -125,7 +125,7 @@ void copy_box(const ElementsPtr& from, const Place& at, const Shape& whole, std:
 }
 
 // True if two of the boxes share an element.
-bool boxes_overlap(std::vector<std::pair<Place, Place>> boxes) {
+bool boxes_overlap(std::vector<std::pair<Offsets, Offsets>> boxes) {
   std::sort(boxes.begin(), boxes.end());
   const auto meet = [](const auto& a, const auto& b, size_t d) {
     return a.first[d] < b.first[d] + b.second[d] && b.first[d] < a.first[d] + a.second[d];
@@ -219,14 +219,14 @@ std::map<std::string, ElementsPtr> read_dist_tensors(const std::string& path,
     const Pickle::Ref tensor = m.fields((*items)[i + 1], std::string(kClasses) + "TensorStorageMetadata"),
                       parts = m.field(tensor, "chunks");
     Shape whole;
-    for (const int64_t n : m.place(m.field(tensor, "size"))) whole.push_back(n);
+    for (const int64_t n : m.offsets(m.field(tensor, "size"))) whole.push_back(n);
     if (p.kind(parts) != Pickle::Kind::list) m.refuse("chunks are a list");
     std::vector<Copy> copies;
-    std::vector<std::pair<Place, Place>> boxes;
+    std::vector<std::pair<Offsets, Offsets>> boxes;
     int64_t covered = 0;
     for (const Pickle::Ref part : p.items(parts)) {
       const Pickle::Ref chunk = m.fields(part, std::string(kClasses) + "ChunkStorageMetadata");
-      const Place at = m.place(m.field(chunk, "offsets")), sizes = m.place(m.field(chunk, "sizes"));
+      const Offsets at = m.offsets(m.field(chunk, "offsets")), sizes = m.offsets(m.field(chunk, "sizes"));
       const auto found = chunks.find({name, at});
       if (found == chunks.end()) m.refuse(fmt::format("a chunk of '{}' lies in no file", printable(name)));
       const ElementsPtr e = files.read(found->second, name);
@@ -270,7 +270,7 @@ MegatronRank read_dist_rank(const std::string& path, StateKind kind) {
   std::error_code error;
   if (!fs::is_regular_file(path + "/common.pt", error))
     throw UserError("a folder of torch.distributed.checkpoint without common.pt", path,
-                    "only Megatron's torch_dist folders are read here, and they hold common.pt", kDistWayOut);
+                    "only Megatron's torch_dist folders are read here, and they hold common.pt", kDistFix);
   MegatronRank rank{std::make_shared<TorchFile>(path + "/common.pt"), {}};
   const std::string before = kind == StateKind::first_moment    ? "optimizer.state.exp_avg."
                              : kind == StateKind::second_moment ? "optimizer.state.exp_avg_sq."
@@ -288,7 +288,7 @@ MegatronRank read_dist_rank(const std::string& path, StateKind kind) {
           "no optimizer states that are read", path,
           fmt::format("each must be named '{}' and the name of a weight, and have the shape of the weight", before),
           std::string("take the weights alone (--finetune, --no-load-optim; ravine convert without --optimizer), or ") +
-              kDistWayOut);
+              kDistFix);
   }
   if (all.empty()) all = read_dist_tensors(path, is_weight);
   rank.chunks.emplace_back();
@@ -296,7 +296,7 @@ MegatronRank read_dist_rank(const std::string& path, StateKind kind) {
     if (is_weight(name)) take_apart(name, e, rank.chunks[0]);
   if (std::none_of(rank.chunks[0].begin(), rank.chunks[0].end(),
                    [](const auto& t) { return t.name.starts_with("decoder.layers."); }))
-    throw UserError("no layers in a torch_dist folder", path, "tensors decoder.layers.* of a GPT model are read", kDistWayOut);
+    throw UserError("no layers in a torch_dist folder", path, "tensors decoder.layers.* of a GPT model are read", kDistFix);
   return rank;
 }
 

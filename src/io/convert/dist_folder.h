@@ -18,7 +18,7 @@
 
 namespace ravine {
 
-inline constexpr const char* kDistWayOut =
+inline constexpr const char* kDistFix =
     "save it with --ckpt-format torch, or convert it with Megatron's own tools/checkpoint/convert.py";
 
 bool is_dist_folder(const std::string& path);

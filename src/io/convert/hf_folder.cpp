@@ -63,15 +63,15 @@ std::map<std::string, std::string> write_shards(TargetFolder& folder, const std:
     shards.back().push_back(&t);
     size += bytes;
   }
-  std::map<std::string, std::string> places;
+  std::map<std::string, std::string> shard_of;
   for (size_t i = 0; i < shards.size(); ++i) {
     const std::string file = shards.size() == 1 && !single.empty()
                                  ? single
                                  : fmt::format("{}-{:05}-of-{:05}.safetensors", stem, i + 1, shards.size());
-    for (const NamedElements* t : shards[i]) places[t->name] = file;
+    for (const NamedElements* t : shards[i]) shard_of[t->name] = file;
     write_weight_file(folder, file, shards[i], metadata, progress);
   }
-  return places;
+  return shard_of;
 }
 
 void write_config(TargetFolder& folder, const Weights& w, const std::vector<NamedElements>& tensors) {
@@ -88,29 +88,29 @@ void write_config(TargetFolder& folder, const Weights& w, const std::vector<Name
   write_file_atomic(folder.path("config.json"), config.dump(2) + "\n");
 }
 
-void copy_beside(TargetFolder& folder, const Weights& w) {
-  const TalkPlaces talk = talk_places(w.tokenizer.empty() ? w.folder : w.tokenizer, w.adapter);
-  if (!talk.tokenizer.empty()) copy_tokenizer(talk.tokenizer, folder.folder(), w.missing_tokenizer_files);
+void copy_companion_files(TargetFolder& folder, const Weights& w) {
+  const ChatPaths paths = chat_paths(w.tokenizer.empty() ? w.folder : w.tokenizer, w.adapter);
+  if (!paths.tokenizer.empty()) copy_tokenizer(paths.tokenizer, folder.folder(), w.missing_tokenizer_files);
   auto copy = [&](const fs::path& file) {
     std::error_code error;
     if (fs::is_regular_file(file, error)) copy_plain_file(file.string(), folder.path(file.filename().string()));
   };
-  copy(talk.chat_template);
-  if (const std::string from = w.adapter.empty() || talk.generation != w.adapter ? w.folder : w.adapter; !from.empty())
+  copy(paths.chat_template);
+  if (const std::string from = w.adapter.empty() || paths.generation != w.adapter ? w.folder : w.adapter; !from.empty())
     copy(fs::path(from) / "generation_config.json");
 }
 
 void write_hf(TargetFolder& folder, const Weights& w, const std::vector<NamedElements>& tensors,
               const std::function<void(int64_t)>& progress) {
   write_config(folder, w, tensors);
-  copy_beside(folder, w);
-  const auto places = write_shards(folder, tensors, "model.safetensors", "model", {{"format", "pt"}}, progress);
-  if (places.empty() || places.begin()->second == "model.safetensors") return;
+  copy_companion_files(folder, w);
+  const auto shard_of = write_shards(folder, tensors, "model.safetensors", "model", {{"format", "pt"}}, progress);
+  if (shard_of.empty() || shard_of.begin()->second == "model.safetensors") return;
   int64_t bytes = 0;
   for (const NamedElements& t : tensors) bytes += t.elements->count() * size_of(t.dtype);
   std::string text = fmt::format("{{\n  \"metadata\": {{\n    \"total_size\": {}\n  }},\n  \"weight_map\": {{", bytes);
   const char* comma = "\n";
-  for (const auto& [name, file] : places) {
+  for (const auto& [name, file] : shard_of) {
     text += fmt::format("{}    {}: \"{}\"", comma, Json(name).dump(), file);
     comma = ",\n";
   }

@@ -38,6 +38,6 @@ void write_hf(TargetFolder& folder, const Weights& weights, const std::vector<Na
               const std::function<void(int64_t)>& progress);
 // Writes the config.json of a Hugging Face folder, with the type of its tensors; a part of write_hf.
 void write_config(TargetFolder& folder, const Weights& weights, const std::vector<NamedElements>& tensors);
-void copy_beside(TargetFolder& folder, const Weights& weights);  // copies tokenizer and generation_config.json
+void copy_companion_files(TargetFolder& folder, const Weights& weights);  // copies tokenizer and generation_config.json
 
 }  // namespace ravine

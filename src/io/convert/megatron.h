@@ -42,8 +42,9 @@ struct MegatronLayout {
   MegatronNames names = MegatronNames::mcore;
   int64_t tensor = 1, pipeline = 1, virtual_stages = 1;
   ExpertNames experts = ExpertNames::grouped;
-  std::string place = "release/";  // folder of the rank folders; "": they are at the top
-  bool deepspeed = false;          // as ModelLink writes under DeepSpeed: files mp_rank_TT_model_states.pt and `latest`
+  std::string subfolder = "release/";  // folder of the rank folders; "": they are at the top
+  // as ModelLink writes under DeepSpeed: files mp_rank_TT_model_states.pt and `latest`
+  bool deepspeed = false;
   // Layers of each part of the pipeline, in order (--num-layer-list); empty: equal parts.
   std::vector<int64_t> stage_layers = {};
   int64_t vocabulary_multiple = 128;  // --make-vocab-size-divisible-by

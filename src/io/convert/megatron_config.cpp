@@ -79,8 +79,8 @@ Json megatron_config(const MegatronFolder& f, const std::map<std::string, Shards
   };
   auto has = [&](const char* suffix) { return tensors.contains(fmt::format("decoder.layers.0.{}", suffix)); };
   const int64_t heads = need("num_attention_heads"), hidden = need("hidden_size"), ffn = need("ffn_hidden_size");
-  if (const int64_t said = need("num_layers"); said != layers)
-    throw UserError("missing layers", f.path, fmt::format("the arguments say {} layers, the files hold {}", said, layers),
+  if (const int64_t declared = need("num_layers"); declared != layers)
+    throw UserError("missing layers", f.path, fmt::format("the arguments say {} layers, the files hold {}", declared, layers),
                     kComplete);
   const bool grouped = argument(file, "group_query_attention").value_or(0) != 0;
   const bool qkv_bias = has("self_attention.linear_qkv.bias"), o_bias = has("self_attention.linear_proj.bias");

@@ -62,10 +62,10 @@ Buffer read_buffer(const std::shared_ptr<const TorchFile>& f, size_t chunk, cons
       refuse_distrib(e.where(), fmt::format("it is a flat tensor of f32, got {} {}", name(e.dtype()), e.shape().text()));
   }
   if (b.buckets.empty()) refuse_distrib(b.where, fmt::format("'{}' is an empty list", key));
-  if (const auto said = p.find(state, "numel_unpadded")) {
-    if (list || p.integer(*said) != b.buckets[0]->count())
+  if (const auto declared = p.find(state, "numel_unpadded")) {
+    if (list || p.integer(*declared) != b.buckets[0]->count())
       refuse_distrib(b.where, fmt::format("numel_unpadded is the size of '{}', {}, it is {}", key, b.buckets[0]->count(),
-                                          p.integer(*said).value_or(-1)));
+                                          p.integer(*declared).value_or(-1)));
     b.coalesced = true;
   }
   // The recorded sizes of the buckets, a list of dicts by type.
@@ -82,11 +82,11 @@ Buffer read_buffer(const std::shared_ptr<const TorchFile>& f, size_t chunk, cons
         p.items((*types)[1]).size() != b.buckets.size())
       bad();
     for (size_t i = 0; i < b.buckets.size(); ++i) {
-      const int64_t said = p.integer(p.items((*types)[1])[i]).value_or(-1);
+      const int64_t declared = p.integer(p.items((*types)[1])[i]).value_or(-1);
       const bool whole = std::string_view(sizes) == "per_bucket_numel";
-      if (said < 1 || (whole ? said != b.buckets[i]->count() : said > b.buckets[i]->count())) bad();
+      if (declared < 1 || (whole ? declared != b.buckets[i]->count() : declared > b.buckets[i]->count())) bad();
       if (whole) continue;
-      b.buckets[i] = assembled({said}, {{b.buckets[i], 0, 0, 0, 0, 1, said}}, "less its padding");
+      b.buckets[i] = assembled({declared}, {{b.buckets[i], 0, 0, 0, 0, 1, declared}}, "less its padding");
     }
   }
   return b;
@@ -107,9 +107,9 @@ ElementsPtr slice(const std::vector<ElementsPtr>& buckets, int64_t begin, const 
 }
 
 // Returns the places of parameters in buckets of known size: each is in the first one that has room for it.
-std::optional<DistribPlaces> places_in(const std::vector<int64_t>& counts, const std::vector<ElementsPtr>& buckets,
-                                       int64_t alignment) {
-  DistribPlaces out;
+std::optional<DistribOffsets> offsets_in(const std::vector<int64_t>& counts, const std::vector<ElementsPtr>& buckets,
+                                         int64_t alignment) {
+  DistribOffsets out;
   out.begin.resize(counts.size());
   size_t bucket = 0;
   int64_t at = 0, before = 0;
@@ -142,19 +142,19 @@ bool is_master(const Elements& master, const Elements& weight) {
 }
 
 // Returns all possible layouts of the parameters in the buffer.
-std::vector<DistribPlaces> candidates(const std::vector<int64_t>& counts, const Buffer& b, int64_t tied, const TorchFile& f) {
-  std::vector<DistribPlaces> out;
+std::vector<DistribOffsets> candidates(const std::vector<int64_t>& counts, const Buffer& b, int64_t tied, const TorchFile& f) {
+  std::vector<DistribOffsets> out;
   if (!b.coalesced) {
     for (const int64_t alignment : {1, 64})
-      if (const auto p = places_in(counts, b.buckets, alignment)) out.push_back(*p);
+      if (const auto p = offsets_in(counts, b.buckets, alignment)) out.push_back(*p);
     return out;
   }
   const int64_t ranks = std::clamp<int64_t>(argument(f, "data_parallel_size").value_or(1), 1, 1 << 20);
-  const int64_t usual = std::max<int64_t>(40'000'000, 1'000'000 * ranks), said = argument(f, "ddp_bucket_size").value_or(0);
+  const int64_t usual = std::max<int64_t>(40'000'000, 1'000'000 * ranks), declared = argument(f, "ddp_bucket_size").value_or(0);
   for (const int64_t alignment : {64, 1})
     for (const bool shared : {false, true})
-      for (const int64_t bucket : {int64_t{0}, usual, said})
-        if (const DistribPlaces p = distrib_places(counts, {alignment, std::max<int64_t>(bucket, 0), shared}, tied);
+      for (const int64_t bucket : {int64_t{0}, usual, declared})
+        if (const DistribOffsets p = distrib_offsets(counts, {alignment, std::max<int64_t>(bucket, 0), shared}, tied);
             p.count == b.buckets[0]->count())
           out.push_back(p);
   return out;
@@ -162,8 +162,8 @@ std::vector<DistribPlaces> candidates(const std::vector<int64_t>& counts, const 
 
 }  // namespace
 
-DistribPlaces distrib_places(const std::vector<int64_t>& counts, const DistribLayout& l, int64_t tied) {
-  DistribPlaces out;
+DistribOffsets distrib_offsets(const std::vector<int64_t>& counts, const DistribLayout& l, int64_t tied) {
+  DistribOffsets out;
   out.begin.resize(counts.size());
   int64_t closed = 0, at = 0;  // closed: elements of the full buckets; at: of the open one
   const auto close = [&] { closed += at, at = 0; };
@@ -200,20 +200,20 @@ void take_from_distrib(MegatronRank& rank, StateKind kind) {
     const Buffer masters = read_buffer(f, c, "param");
     const auto all = candidates(counts, masters, tied, *rank.file);
     std::string unlike;
-    const auto fits = [&](const DistribPlaces& places) {
+    const auto fits = [&](const DistribOffsets& offsets) {
       for (size_t i = 0; i < params.size(); ++i) {
-        const ElementsPtr master = slice(masters.buckets, places.begin[i], params[i]->elements->shape(), "of a flat buffer");
+        const ElementsPtr master = slice(masters.buckets, offsets.begin[i], params[i]->elements->shape(), "of a flat buffer");
         if (master && is_master(*master, *params[i]->elements)) continue;
         unlike = params[i]->name;
         return false;
       }
       return true;
     };
-    const auto places = std::find_if(all.begin(), all.end(), fits);
+    const auto offsets = std::find_if(all.begin(), all.end(), fits);
     if (all.empty())
       refuse_distrib(masters.where, fmt::format("the {} parameters of the chunk, the last first, must fill its {} buckets",
                                                 params.size(), masters.buckets.size()));
-    if (places == all.end())
+    if (offsets == all.end())
       refuse_distrib(
           masters.where,
           fmt::format("masters, rounded, are the weights: those of '{}' are not, so that it is of another model, order or step",
@@ -222,7 +222,7 @@ void take_from_distrib(MegatronRank& rank, StateKind kind) {
                          : kind == StateKind::first_moment ? read_buffer(f, c, "exp_avg")
                                                            : read_buffer(f, c, "exp_avg_sq");
     for (size_t i = 0; i < params.size(); ++i) {
-      const ElementsPtr e = slice(state.buckets, places->begin[i], params[i]->elements->shape(),
+      const ElementsPtr e = slice(state.buckets, offsets->begin[i], params[i]->elements->shape(),
                                   fmt::format("of the flat buffer of chunk {}", c));
       if (!e)
         refuse_distrib(state.where, fmt::format("'{}' lies as 'param' does, beyond its {} buckets", printable(params[i]->name),

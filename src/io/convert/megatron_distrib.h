@@ -28,14 +28,14 @@ struct DistribLayout {
   int64_t bucket = 0;      // elements at which a bucket is full; 0: one bucket
   bool shared = false;     // a tied embedding has its own bucket
 };
-// The positions of parameters in the flat buffer of the distributed optimizer; the result of distrib_places.
-struct DistribPlaces {
+// The positions of parameters in the flat buffer of the distributed optimizer; the result of distrib_offsets.
+struct DistribOffsets {
   std::vector<int64_t> begin;  // first element of each parameter, in the order of `counts`
   int64_t count = 0;           // elements of the buffer
 };
 // Returns the positions of the parameters in the flat buffer of the distributed optimizer. `counts` has their numbers
 // of elements, in the order of the model; `tied` is the index of the tied embedding, -1: none.
-DistribPlaces distrib_places(const std::vector<int64_t>& counts, const DistribLayout& layout, int64_t tied = -1);
+DistribOffsets distrib_offsets(const std::vector<int64_t>& counts, const DistribLayout& layout, int64_t tied = -1);
 
 std::string distrib_file(
     const std::string& rank_file);  // path of distrib_optim.pt next to this model_optim_rng.pt; it may be absent

@@ -94,7 +94,7 @@ void refuse_other_form(const std::string& path) {
   if (*form == "torch_dist")
     throw UserError("a torch_dist folder without .metadata", path, "it has the position of each tensor", kComplete);
   throw UserError(fmt::format("a Megatron checkpoint in the form {}", printable(form->get<std::string>())), path,
-                  "folders of ranks and torch_dist are read", kDistWayOut);
+                  "folders of ranks and torch_dist are read", kDistFix);
 }
 
 // Checks that ranks belong together: one step, one layout, a known order of q, k, v. With `dist` tensors are whole, for

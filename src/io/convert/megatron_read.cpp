@@ -44,19 +44,19 @@ std::string cut_note(int64_t vocabulary, const std::string& by, int64_t rows) {
 // Returns the vocabulary size among `rows` stored rows, and its source: true_vocab_size of the arguments, else `given`
 // (0: none), else their vocab_size, else a tokenizer next to the files; 0 if unknown. Contradictions, and sizes above
 // `rows`, are noted.
-std::pair<int64_t, std::string> said_vocabulary(const MegatronFolder& f, const std::string& path, int64_t rows, int64_t given,
-                                                std::vector<std::string>& notes) {
+std::pair<int64_t, std::string> declared_vocabulary(const MegatronFolder& f, const std::string& path, int64_t rows,
+                                                    int64_t given, std::vector<std::string>& notes) {
   std::pair<int64_t, std::string> out{0, ""};
   for (const char* key : {"true_vocab_size", "vocab_size"}) {
     if (out.first == 0 && given > 0 && std::string_view(key) == "vocab_size") out = {given, "--vocab-size"};
-    const int64_t said = argument(*f.ranks[0].file, key).value_or(0);
-    if (said > rows)
+    const int64_t declared = argument(*f.ranks[0].file, key).value_or(0);
+    if (declared > rows)
       notes.push_back(
           fmt::format("args.{} is {}, and the embedding has {} rows: it is not believed (a config.json says the "
                       "size)",
-                      key, said, rows));
-    else if (said > 0 && out.first == 0)
-      out = {said, fmt::format("args.{}", key)};
+                      key, declared, rows));
+    else if (declared > 0 && out.first == 0)
+      out = {declared, fmt::format("args.{}", key)};
   }
   if (given > rows)
     throw UserError(fmt::format("--vocab-size {}", given), f.path, fmt::format("the embedding has {} rows", rows),
@@ -232,9 +232,9 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
   w.config = config;
   w.config_where = config_where;
   w.folder = path;
-  for (const std::string& beside : {path, f.path})
-    if (w.config.is_null() && fs::exists(beside + "/config.json"))
-      w.config = read_json(w.config_where = beside + "/config.json");
+  for (const std::string& config_folder : {path, f.path})
+    if (w.config.is_null() && fs::exists(config_folder + "/config.json"))
+      w.config = read_json(w.config_where = config_folder + "/config.json");
   const bool guess = w.config.is_null();
   refuse_other_arithmetic(*f.ranks[0].file, guess);
   if (guess) w.config = megatron_config(f, tensors, layers), w.config_where = f.ranks[0].file->path() + ": args";
@@ -256,10 +256,10 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
   const ElementsPtr words = table(embedding->second), out = head == tensors.end() ? nullptr : table(head->second);
   if (guess) {
     int64_t rows = words->shape()[0];
-    const auto [said, by] = said_vocabulary(f, path, rows, vocabulary, w.notes);
-    if (said > 0) {
-      if (said < rows) w.notes.push_back(cut_note(said, by, rows));
-      rows = said;
+    const auto [declared, by] = declared_vocabulary(f, path, rows, vocabulary, w.notes);
+    if (declared > 0) {
+      if (declared < rows) w.notes.push_back(cut_note(declared, by, rows));
+      rows = declared;
     } else if (rows > 0) {
       // Whole tensors of torch_dist are padded for the number of ranks that wrote them.
       const int64_t ranks = std::max(f.tensor, argument(*f.ranks[0].file, "tensor_model_parallel_size").value_or(1)),

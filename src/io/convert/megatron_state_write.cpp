@@ -54,11 +54,11 @@ class MegatronRunFolder {
       write_rank(folder, files_[0][i], trained, progress);
       if (s_.distributed && s_.states) write_distrib(folder, distrib_file(files_[0][i].path), trained, progress);
     }
-    if (s_.layout.place.empty()) return;
+    if (s_.layout.subfolder.empty()) return;
     std::vector<NamedElements> types;
     for (const auto& t : files_[0][0].tensors) types.push_back({t.name, t.elements, s_.compute});
     write_config(folder, weights_[0], types);
-    copy_beside(folder, weights_[0]);
+    copy_companion_files(folder, weights_[0]);
     write_file_atomic(folder.path(kMegatronTracker), std::to_string(step()));
   }
 
@@ -234,16 +234,16 @@ class MegatronRunFolder {
     w.out.begin_dict();
     std::vector<std::vector<const TrainedTensor*>> chunks(static_cast<size_t>(s_.layout.virtual_stages));
     for (const TrainedTensor& t : trained) chunks[static_cast<size_t>(t.chunk)].push_back(&t);
-    std::vector<DistribPlaces> places;
+    std::vector<DistribOffsets> offsets;
     for (const auto& chunk : chunks) {
       std::vector<int64_t> counts;
       for (const TrainedTensor* t : chunk) counts.push_back(t->values[0]->count());
-      places.push_back(distrib_places(counts, {.alignment = legacy ? 1 : 64}));
-      if (legacy) places.back().count = round_up(places.back().count, s_.ranks);
+      offsets.push_back(distrib_offsets(counts, {.alignment = legacy ? 1 : 64}));
+      if (legacy) offsets.back().count = round_up(offsets.back().count, s_.ranks);
     }
     if (legacy) {
       w.key("per_bucket_numel"), w.out.begin_list();
-      for (const DistribPlaces& p : places) {
+      for (const DistribOffsets& p : offsets) {
         w.out.begin_dict(), put_types(w);
         w.out.begin_list(), w.out.integer(p.count), w.out.end();
         w.out.end();
@@ -258,10 +258,10 @@ class MegatronRunFolder {
       for (size_t k = 0; k < 3; ++k) {
         w.key(k == 0 ? "param" : kMoments[k - 1]);
         if (legacy) w.out.begin_list();
-        w.tensor(flat(chunks[c], places[c], k), DType::f32);
+        w.tensor(flat(chunks[c], offsets[c], k), DType::f32);
         if (legacy) w.out.end();
       }
-      if (!legacy) w.number("numel_unpadded", places[c].count);
+      if (!legacy) w.number("numel_unpadded", offsets[c].count);
       w.out.end(), w.out.end();
     }
     w.out.end();
@@ -269,7 +269,7 @@ class MegatronRunFolder {
   }
 
   // Returns the flat buffer of a chunk, with zeros in its gaps.
-  static ElementsPtr flat(const std::vector<const TrainedTensor*>& chunk, const DistribPlaces& places, size_t k) {
+  static ElementsPtr flat(const std::vector<const TrainedTensor*>& chunk, const DistribOffsets& offsets, size_t k) {
     std::vector<Copy> copies;
     const auto zeros_to = [&](int64_t from, int64_t to) {
       if (from < to) copies.push_back({zeros(DType::f32, {to - from}), 0, 0, from, 0, 1, to - from});
@@ -277,12 +277,12 @@ class MegatronRunFolder {
     int64_t filled = 0;
     for (size_t i = chunk.size(); i-- > 0;) {
       const ElementsPtr e = as_type(chunk[i]->values[k], DType::f32);
-      zeros_to(filled, places.begin[i]);
-      copies.push_back({e, 0, 0, places.begin[i], 0, 1, e->count()});
-      filled = places.begin[i] + e->count();
+      zeros_to(filled, offsets.begin[i]);
+      copies.push_back({e, 0, 0, offsets.begin[i], 0, 1, e->count()});
+      filled = offsets.begin[i] + e->count();
     }
-    zeros_to(filled, places.count);
-    return assembled({places.count}, std::move(copies), "flat buffer");
+    zeros_to(filled, offsets.count);
+    return assembled({offsets.count}, std::move(copies), "flat buffer");
   }
 
   const MegatronState& s_;

@@ -278,8 +278,8 @@ std::vector<MegatronFile> plan_megatron(const Weights& w, const Geometry& g, con
     for (int64_t t = 0; t < l.tensor; ++t) {
       const Cutter c(w, g, l, t, moments);
       MegatronFile f;
-      f.path = l.deepspeed ? fmt::format("{}mp_rank_{:02}_model_states.pt", l.place, t)
-                           : fmt::format("{}mp_rank_{:02}{}/model_optim_rng.pt", l.place, t,
+      f.path = l.deepspeed ? fmt::format("{}mp_rank_{:02}_model_states.pt", l.subfolder, t)
+                           : fmt::format("{}mp_rank_{:02}{}/model_optim_rng.pt", l.subfolder, t,
                                          l.pipeline > 1 ? fmt::format("_{:03}", p) : "");
       for (int64_t chunk = 0; chunk < l.virtual_stages; ++chunk) {
         const int64_t stage = chunk * l.pipeline + p;
@@ -332,7 +332,7 @@ void write_megatron(TargetFolder& folder, const std::vector<MegatronFile>& files
   std::vector<NamedElements> types;
   for (const auto& t : files[0].tensors) types.push_back({t.name, t.elements, dtype});
   write_config(folder, w, types);
-  copy_beside(folder, w);
+  copy_companion_files(folder, w);
   write_file_atomic(folder.path(l.deepspeed ? "latest" : kMegatronTracker), kMegatronRelease);
 }
 

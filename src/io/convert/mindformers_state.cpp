@@ -29,7 +29,7 @@ namespace {
 constexpr int64_t kPieceOfState = int64_t{4} << 20;
 
 struct StateName {
-  int64_t epoch, place;
+  int64_t epoch, step_in_epoch;
   std::string name;
 };
 
@@ -44,7 +44,7 @@ std::vector<StateName> state_names(const std::string& folder) {
     if (std::regex_match(name, m, form)) out.push_back({std::stoll(m[1]), std::stoll(m[2]), name});
   }
   std::sort(out.begin(), out.end(), [](const StateName& a, const StateName& b) {
-    return std::tie(a.epoch, a.place, a.name) < std::tie(b.epoch, b.place, b.name);
+    return std::tie(a.epoch, a.step_in_epoch, a.name) < std::tie(b.epoch, b.step_in_epoch, b.name);
   });
   return out;
 }
@@ -110,7 +110,7 @@ std::vector<std::string> mindformers_checkpoints(const std::string& dir) {
       last = saved;
   std::vector<std::string> out;
   for (const StateName& s : state_names(folder)) {
-    bool all = !last || std::pair(s.epoch, s.place) <= *last;
+    bool all = !last || std::pair(s.epoch, s.step_in_epoch) <= *last;
     for (int64_t r = 1; ranks && fs::is_directory(fmt::format("{}/rank_{}", dir, r), error); ++r)
       all = all && fs::exists(fmt::format("{}/rank_{}/{}", dir, r, of_rank(s.name, r)), error);
     if (all) out.push_back(folder + "/" + s.name);
@@ -137,8 +137,8 @@ ForeignState open_mindformers_state(const std::string& path, const Json& model, 
   int64_t done = whole(step.value_or(updates.value_or(0)), "step_num"), made = whole(updates.value_or(*step), "global_step");
   made = std::min(made, done);
   for (const std::string& other : of_other_ranks(path)) {
-    const std::shared_ptr<const TensorFile> beside = open_tensor_file(other);
-    if (number_in(*beside, "step_num") != step || number_in(*beside, "global_step") != updates)
+    const std::shared_ptr<const TensorFile> other_file = open_tensor_file(other);
+    if (number_in(*other_file, "step_num") != step || number_in(*other_file, "global_step") != updates)
       throw UserError("ranks of different steps", other, fmt::format("its step_num and global_step are not those of {}", path),
                       "use files of one checkpoint");
   }
@@ -284,26 +284,26 @@ FolderMark made_by_run(const MindFormersState& s) {
 // Removes files of this prefix and run that are older than the newest `keep` up to the step of `state`.
 void remove_older_states(int64_t rank, const MindFormersState& state, FolderMark& made) {
   const int64_t keep = state.keep;
-  const std::string place = fmt::format("rank_{}/", rank), folder = state.dir + "/" + place;
+  const std::string rank_folder = fmt::format("rank_{}/", rank), folder = state.dir + "/" + rank_folder;
   std::vector<StateName> own;
   for (StateName& s : state_names(folder)) {
-    const auto known = made.files.find(place + s.name);
+    const auto known = made.files.find(rank_folder + s.name);
     if (known == made.files.end() || !s.name.starts_with(state.prefix + "_rank_")) continue;
     const FolderMark::File is = made_file(folder + s.name), &was = known->second;
     if (is.bytes != was.bytes || is.inode != was.inode || is.changed != was.changed) continue;
-    if (std::tie(s.epoch, s.place) <= std::tie(state.epoch, state.place)) own.push_back(std::move(s));
+    if (std::tie(s.epoch, s.step_in_epoch) <= std::tie(state.epoch, state.step_in_epoch)) own.push_back(std::move(s));
   }
   std::error_code error;
   for (size_t i = 0; keep > 0 && i + static_cast<size_t>(keep) < own.size(); ++i)
-    if (fs::remove(fs::path(folder) / own[i].name, error)) made.files.erase(place + own[i].name);
+    if (fs::remove(fs::path(folder) / own[i].name, error)) made.files.erase(rank_folder + own[i].name);
 }
 
 }  // namespace
 
 std::set<std::string> files_of_states(const std::string& dir) {
   std::set<std::string> out;
-  const std::string beside = fs::path(dir).parent_path().string();
-  for (const std::string& root : {dir, beside + "/checkpoint_network", beside + "/checkpoint_trainable"}) {
+  const std::string parent = fs::path(dir).parent_path().string();
+  for (const std::string& root : {dir, parent + "/checkpoint_network", parent + "/checkpoint_trainable"}) {
     std::error_code error;
     for (auto at = fs::recursive_directory_iterator(root, error); !error && at != fs::recursive_directory_iterator();
          at.increment(error))
@@ -373,24 +373,25 @@ std::string write_mindformers_state(const std::string& checkpoint, const Json& m
         const auto free_name = [&](const std::string& to, const std::string& kind) {
           for (int64_t n = 0;; ++n) {
             const std::string counter = n == 0 ? "" : fmt::format("_{}", n);
-            std::string made = fmt::format("{}_rank_{}{}-{}{}_{}.{}", s.prefix, rank, counter, kind, s.epoch, s.place, ending);
+            std::string made =
+                fmt::format("{}_rank_{}{}-{}{}_{}.{}", s.prefix, rank, counter, kind, s.epoch, s.step_in_epoch, ending);
             if (!s.before.contains(to + "/" + made)) return made;
           }
         };
         const std::string name = free_name(folder, "");
         create_folders(folder);
         write_file_of_rank(folder + "/" + name, tensors, more, metadata, s.ckpt);
-        const std::string beside = fs::path(s.dir).parent_path().string();
+        const std::string parent = fs::path(s.dir).parent_path().string();
         for (const std::string& copy : s.copies) {
           const bool network = copy == "network";
-          const std::string to = fmt::format("{}/checkpoint_{}/rank_{}", beside, copy, rank);
+          const std::string to = fmt::format("{}/checkpoint_{}/rank_{}", parent, copy, rank);
           create_folders(to);
           write_file_of_rank(to + "/" + free_name(to, network ? "network-" : "trainable_params-"),
                              {tensors.begin(), tensors.begin() + static_cast<ptrdiff_t>(weights)}, {}, {{"format", "ms"}},
                              s.ckpt);
         }
         made.files[fmt::format("rank_{}/{}", rank, name)] = made_file(folder + "/" + name);
-        const Json meta = {{"last_epoch", s.epoch}, {"last_step", s.place}, {"last_ckpt_file", name}};
+        const Json meta = {{"last_epoch", s.epoch}, {"last_step", s.step_in_epoch}, {"last_ckpt_file", name}};
         write_file_atomic(folder + "/meta.json", meta.dump() + "\n");
         write_file_atomic(s.dir + "/config.json", model.dump(2) + "\n");  // for `ravine convert`
         if (rank == 0) first_name = name;

@@ -33,13 +33,13 @@ ForeignState open_mindformers_state(const std::string& file, const Json& model, 
 
 // The settings of write_mindformers_state.
 struct MindFormersState {
-  std::string dir, prefix;          // DIR; file names begin with the prefix
-  int64_t epoch = 1, place = 1;     // the two numbers in a file name
-  bool ckpt = false;                // .ckpt instead of .safetensors
-  std::vector<std::string> copies;  // "network", "trainable": weights alone, in separate folders next to DIR
-  int64_t keep = 0;                 // newest files of a rank that stay, of those that the run has written; 0: all
-  std::string run;                  // id of the run over all of its starts; a mark in DIR has it
-  std::set<std::string> before;     // files_of_states(dir) at the start of the run: new names avoid them
+  std::string dir, prefix;               // DIR; file names begin with the prefix
+  int64_t epoch = 1, step_in_epoch = 1;  // the two numbers in a file name
+  bool ckpt = false;                     // .ckpt instead of .safetensors
+  std::vector<std::string> copies;       // "network", "trainable": weights alone, in separate folders next to DIR
+  int64_t keep = 0;                      // newest files of a rank that stay, of those that the run has written; 0: all
+  std::string run;                       // id of the run over all of its starts; a mark in DIR has it
+  std::set<std::string> before;          // files_of_states(dir) at the start of the run: new names avoid them
   int64_t data = 1, tensor = 1, pipeline = 1;
   // Layers of each part of the pipeline, in order. The parts are assigned to the stages in turn.
   std::vector<int64_t> stage_layers;

@@ -109,18 +109,18 @@ std::string strategy_disagreement(const MindFormersCuts& cuts, const std::string
   for (const std::string& path : mindformers_files(weights)) {
     const std::shared_ptr<const TensorFile> file = open_tensor_file(path);
     for (const TensorInfo& t : file->tensors()) {
-      const auto said = cuts.find(t.name);
-      if (said == cuts.end()) continue;
+      const auto declared = cuts.find(t.name);
+      if (declared == cuts.end()) continue;
       const Shape whole = mindformers_shape(t.name, g);
       if (whole.rank() == 0) continue;
-      bool agrees = said->second.size() == static_cast<size_t>(whole.rank()) && t.shape.rank() == whole.rank();
+      bool agrees = declared->second.size() == static_cast<size_t>(whole.rank()) && t.shape.rank() == whole.rank();
       for (int d = 0; agrees && d < whole.rank(); ++d) {
-        const int64_t parts = said->second[static_cast<size_t>(d)];
+        const int64_t parts = declared->second[static_cast<size_t>(d)];
         agrees = whole[d] % parts == 0 && t.shape[d] == whole[d] / parts;
       }
       if (!agrees)
         return fmt::format("{}: '{}' is {}, and {} in the model; the strategy cuts it into [{}]", path, t.name, t.shape.text(),
-                           whole.text(), fmt::join(said->second, ", "));
+                           whole.text(), fmt::join(declared->second, ", "));
     }
   }
   return "";

@@ -128,11 +128,11 @@ void write_mindformers(TargetFolder& folder, const std::vector<MindFormersFile>&
                        const std::function<void(int64_t)>& progress) {
   const Metadata format{{"format", "ms"}};
   write_config(folder, w, files[0].tensors);
-  copy_beside(folder, w);
+  copy_companion_files(folder, w);
   if (files.size() == 1) {
-    const auto places = write_shards(folder, files[0].tensors, "", "model", format, progress);
+    const auto shard_of = write_shards(folder, files[0].tensors, "", "model", format, progress);
     Json map = Json::object();
-    for (const auto& [n, file] : places) map.push_back({n, file});
+    for (const auto& [n, file] : shard_of) map.push_back({n, file});
     write_file_atomic(folder.path("param_name_map.json"), map.dump(2) + "\n");
     return;
   }

@@ -216,7 +216,7 @@ std::vector<NamedElements> plan_ravine(const Weights& w, const Weights& first, c
 void write_ravine(TargetFolder& folder, const std::vector<NamedElements>& tensors, const Weights& w,
                   const std::function<void(int64_t)>& progress) {
   write_file_atomic(folder.path("config.json"), w.config.dump(2) + "\n");
-  copy_beside(folder, w);
+  copy_companion_files(folder, w);
   Manifest m;
   m.step = w.position.step;
   m.program = "ravine convert";

@@ -216,15 +216,16 @@ namespace {
 class Taking {
  public:
   explicit Taking(std::vector<std::string>& lines) : lines_(lines) {}
-  void number(const std::string& option, double& asked, double held) {
-    if (asked == held) return;
-    lines_.push_back(fmt::format("{} is {}, that of the checkpoint, as in the Trainer; {} was asked for", option, held, asked));
-    asked = held;
+  void number(const std::string& option, double& requested, double held) {
+    if (requested == held) return;
+    lines_.push_back(
+        fmt::format("{} is {}, that of the checkpoint, as in the Trainer; {} was asked for", option, held, requested));
+    requested = held;
   }
-  void flag(const Json& state, const char* key, int64_t asked, const std::string& option) {
+  void flag(const Json& state, const char* key, int64_t requested, const std::string& option) {
     const auto it = state.find(key);
-    if (it == state.end() || !it->is_number_integer() || *it == asked || asked <= 0) return;
-    lines_.push_back(fmt::format("{} is {}, as was asked for; the checkpoint's run had {}", option, asked, it->dump()));
+    if (it == state.end() || !it->is_number_integer() || *it == requested || requested <= 0) return;
+    lines_.push_back(fmt::format("{} is {}, as was asked for; the checkpoint's run had {}", option, requested, it->dump()));
   }
 
  private:

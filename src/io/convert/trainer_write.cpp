@@ -62,7 +62,7 @@ class TrainerFolder {
     std::vector<NamedElements> tensors;
     for (const auto& [n, e] : weights_.tensors) tensors.push_back({n, e, DType::f32});
     if (!m_.adapter) return write_hf(folder, weights_, tensors, progress);
-    copy_beside(folder, weights_);
+    copy_companion_files(folder, weights_);
     weights_.config = s_.adapter_config;
     write_adapter(folder, weights_, tensors, progress);
   }

@@ -82,7 +82,7 @@ std::unique_ptr<Model> carried(const Model& base, const std::string& where, cons
                     "a token is sent to no more experts than there are", "raise experts or lower top_k");
   for (auto* config : {&mixtral_config, &qwen2_moe_config, &qwen3_moe_config}) try {
       std::unique_ptr<Model> model = make_model(config(base, u), where);
-      if (same_beside_mlps(base, *model)) return model;
+      if (same_except_mlps(base, *model)) return model;
     } catch (const UserError&) {  // the family rejects a field, so it cannot represent the base
     }
   const DecoderSpec& s = *base.decoder();

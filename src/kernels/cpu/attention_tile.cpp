@@ -91,7 +91,7 @@ void do_drop(const DroppedRows& rows, int64_t key, int64_t keys, int64_t lanes, 
   for (int64_t c = 0; c < lanes; c += kLanes) {
     for (int64_t from = key / 4 * 4; from < key + keys; from += 4) {
       hn::Vec<Bits32> words[4];
-      random.across(static_cast<uint32_t>(from / 4), rows.places + c, rows.sequences + c, rows.step, words);
+      random.across(static_cast<uint32_t>(from / 4), rows.token_index + c, rows.sequences + c, rows.step, words);
 #pragma GCC unroll 4
       for (int64_t w = 0; w < 4; ++w) {
         if (from + w < key || from + w >= key + keys) continue;
@@ -200,7 +200,7 @@ void drop_factors(const DroppedRows& rows, const Randoms& random, int64_t i, int
   const Lanes scale = all(static_cast<float>(1 / (1 - rows.p)));
   HWY_ALIGN uint32_t words[4 * kLanes];
   for (int64_t c = 0; c < keys; c += 4 * kLanes) {
-    random.words({static_cast<uint32_t>((key + c) / 4), rows.places[i], rows.sequences[i], rows.step}, words);
+    random.words({static_cast<uint32_t>((key + c) / 4), rows.token_index[i], rows.sequences[i], rows.step}, words);
     for (int64_t w = 0; w < 4 * kLanes; w += kLanes)
       hn::StoreU(hn::IfThenElseZero(keeping.keeps(hn::Load(bits32, words + w)), scale), f32s, factors + c + w);
   }
@@ -306,7 +306,7 @@ DroppedRows::DroppedRows(const AttentionDropout& d, int64_t row, int64_t count, 
   if (p == 0) return;
   key = d.head_key(head);
   for (int64_t i = 0; i < count; ++i) {
-    places[i] = static_cast<uint32_t>(d.places.as<int32_t>()[row + i]);
+    token_index[i] = static_cast<uint32_t>(d.token_index.as<int32_t>()[row + i]);
     sequences[i] = static_cast<uint32_t>(d.sequences.as<int64_t>()[row + i]);
   }
 }
@@ -354,7 +354,7 @@ void check_attention(const char* op, const AttentionShape& at, const TensorView&
           at.cap);
   if (at.dropout.p != 0) {
     require(at.dropout.p > 0 && at.dropout.p < 1, "{}: p of dropout must be in [0, 1), got {}", op, at.dropout.p);
-    check_vector(op, "places", at.dropout.places, DType::i32, q.rows());
+    check_vector(op, "places", at.dropout.token_index, DType::i32, q.rows());
     check_vector(op, "sequences", at.dropout.sequences, DType::i64, q.rows());
   }
   for (const Segment& s : at.segments)

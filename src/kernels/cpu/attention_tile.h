@@ -62,7 +62,7 @@ struct DroppedRows {
   double p;
   uint64_t key = 0;
   uint32_t step;
-  uint32_t places[kQueries] = {}, sequences[kQueries] = {};
+  uint32_t token_index[kQueries] = {}, sequences[kQueries] = {};
 };
 
 // Vector steps over attention tiles, in the widest instruction set of this machine (attention_tile.cpp). `lanes` is the

@@ -47,8 +47,8 @@ void adam_direction(const AdamDirection& a) {
       const Lanes mean = hn::MulAdd(b1, m.load(i, part), hn::Mul(c1, g));
       const Lanes square = hn::MulAdd(b2, v.load(i, part), hn::Mul(c2, hn::Mul(g, g)));
       m.store(mean, i, part), v.store(square, i, part);
-      const Lanes way = hn::Div(mean, hn::Add(hn::Sqrt(square), eps));
-      out.store(hn::MulAdd(decay, p.load(i, part), way), i, part);
+      const Lanes direction = hn::Div(mean, hn::Add(hn::Sqrt(square), eps));
+      out.store(hn::MulAdd(decay, p.load(i, part), direction), i, part);
     });
   });
 }
@@ -167,8 +167,8 @@ void cadam(const Cadam& a) {
     each_vector(columns, [&](int64_t i, auto part) RAVINE_LANES {
       const Lanes m = moment(i, part);
       q.store(hn::Clamp(hn::Div(m, next), hn::Neg(largest), largest), i, part);
-      const Lanes way = hn::IfThenElse(hn::Eq(m, zero()), zero(), hn::CopySign(lr, m));
-      param.store(hn::MulSub(keep, param.load(i, part), way), i, part);
+      const Lanes direction = hn::IfThenElse(hn::Eq(m, zero()), zero(), hn::CopySign(lr, m));
+      param.store(hn::MulSub(keep, param.load(i, part), direction), i, part);
     });
     s = scale;
   });

@@ -73,10 +73,10 @@ int64_t grouped_workspace(const GroupedMatmul& g, int threads) {
   static const Kernel<Matmul> product = cpu_matmul(kProducts);
   const int64_t rows = std::max(g.a.rows(), g.most_rows), most = g.trans_a ? std::min(rows, kChunk) : rows;
   int64_t bytes = 0;
-  auto ask = [&](int64_t count) { bytes = std::max(bytes, product.workspace(of_expert(g, 0, 0, count), threads)); };
-  ask(most);
+  auto grow = [&](int64_t count) { bytes = std::max(bytes, product.workspace(of_expert(g, 0, 0, count), threads)); };
+  grow(most);
   for (int64_t i = 1; i <= 64; ++i)
-    if (const int64_t count = g.trans_a ? 16 * i - 15 : 96 * i; count < most) ask(count);
+    if (const int64_t count = g.trans_a ? 16 * i - 15 : 96 * i; count < most) grow(count);
   return bytes + (g.trans_a ? 15 * 4 * round_up(g.out.cols(), 256) : 0);
 }
 

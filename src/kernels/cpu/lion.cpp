@@ -23,9 +23,9 @@ void update(const Lion& a) {
     const Row<Any> grad(a.grad, 0, begin), copy(a.copy, 0, begin);
     each_vector(n, [&](int64_t i, auto part) RAVINE_LANES {
       const Lanes g = hn::Mul(grad.load(i, part), clip), m = moment.load(i, part);
-      const Lanes way = hn::MulAdd(b1, m, hn::Mul(c1, g));
+      const Lanes direction = hn::MulAdd(b1, m, hn::Mul(c1, g));
       moment.store(hn::MulAdd(b2, m, hn::Mul(c2, g)), i, part);
-      const Lanes next = hn::MulSub(keep, param.load(i, part), hn::CopySign(lr, way));
+      const Lanes next = hn::MulSub(keep, param.load(i, part), hn::CopySign(lr, direction));
       param.store(next, i, part);
       if (copied) copy.store(next, i, part);
     });

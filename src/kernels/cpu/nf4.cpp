@@ -34,9 +34,9 @@ class Decoder {
     const hn::RebindToUnsigned<EightCodes> bits;
     const auto shifted = hn::Shr(hn::Set(bits, static_cast<uint32_t>(word)), hn::BitCast(bits, shifts_));
     const auto code = hn::BitCast(d, hn::And(shifted, hn::Set(bits, 15)));
-    const auto place = hn::IndicesFromVec(EightFloats(), hn::And(code, hn::Set(d, 7)));
+    const auto lookup = hn::IndicesFromVec(EightFloats(), hn::And(code, hn::Set(d, 7)));
     const auto upper = hn::RebindMask(EightFloats(), hn::Gt(code, hn::Set(d, 7)));
-    const auto value = hn::IfThenElse(upper, hn::TableLookupLanes(high_, place), hn::TableLookupLanes(low_, place));
+    const auto value = hn::IfThenElse(upper, hn::TableLookupLanes(high_, lookup), hn::TableLookupLanes(low_, lookup));
     hn::StoreU(hn::Mul(value, hn::Set(EightFloats(), scale)), EightFloats(), out);
   }
 

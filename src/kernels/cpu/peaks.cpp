@@ -100,7 +100,7 @@ class Trust {
     spread_ = std::max(spread_, apart(best, second));
     return best;
   }
-  void tell(MachinePeaks& p) const {
+  void copy_to(MachinePeaks& p) const {
     p.spread = spread_, p.ran = std::min(ran_, core_share());
     p.sure = p.spread <= kPeaksAgree && p.ran >= kQuietShare;
   }
@@ -216,7 +216,7 @@ MachinePeaks measure_peaks(bool memory) {
   p.bf16_dot = dot_peak(trust);
   p.bf16_product = matmul_peak(DType::bf16, cpu_arithmetic(cpu_id()).products, trust);
   p.bf16_flops = std::max({fma, p.bf16_dot, p.bf16_product});  // operands may also be widened
-  trust.tell(p);
+  trust.copy_to(p);
   if (!memory) return p;
   const Buffer from(1.0f), to(0.0f);
   p.read_bytes = read_peak(from, trust);
@@ -225,7 +225,7 @@ MachinePeaks measure_peaks(bool memory) {
       HWY_DYNAMIC_DISPATCH(copy_run)(from.run(i), to.run(i), kFloatsOfRun);
     });
   });
-  trust.tell(p);
+  trust.copy_to(p);
   return p;
 }
 

@@ -17,7 +17,7 @@ constexpr int64_t kDepth = 1024;
 
 // Returns the number of columns computed together for this number of rows. Their sums fit into the registers, and are
 // enough to hide latency.
-constexpr int columns_beside(int rows) {
+constexpr int columns_at_once(int rows) {
   if (kLanes >= 16) return rows <= 4 ? 4 : 3;
   return rows <= 2 ? 4 : rows <= 4 ? 3 : 1;
 }
@@ -62,7 +62,7 @@ HWY_INLINE void dots(const float* x, int64_t ldx, const T* w, int64_t stride, in
 template <int kA, class T>
 void rows_of(const float* x, int64_t ldx, const T* w, int64_t stride, int64_t count, int64_t k, bool add, float* out,
              int64_t ld) {
-  constexpr int kB = columns_beside(kA);
+  constexpr int kB = columns_at_once(kA);
   int64_t j = 0;
   for (; j + kB <= count; j += kB) dots<kA, kB>(x, ldx, w + j * stride, stride, k, add, out + j, ld);
   for (; j < count; ++j) dots<kA, 1>(x, ldx, w + j * stride, stride, k, add, out + j, ld);

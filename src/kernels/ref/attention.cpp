@@ -30,7 +30,7 @@ void check_shape(const char* op, const AttentionShape& at, const TensorView& q, 
           at.cap);
   if (at.dropout.p != 0) {
     require(at.dropout.p > 0 && at.dropout.p < 1, "{}: p of dropout must be in [0, 1), got {}", op, at.dropout.p);
-    check_integers(op, "places", at.dropout.places, DType::i32, q.rows());
+    check_integers(op, "places", at.dropout.token_index, DType::i32, q.rows());
     check_integers(op, "sequences", at.dropout.sequences, DType::i64, q.rows());
   }
   require(at.slopes.empty() || static_cast<int64_t>(at.slopes.size()) == at.heads, "{}: slopes are one per head, got {} for {}",
@@ -64,19 +64,19 @@ class Drop {
   Drop(const AttentionShape& at, int64_t row, int64_t head) : drop_(at.dropout) {
     if (drop_.p == 0) return;
     key_ = drop_.head_key(head);
-    place_ = static_cast<uint32_t>(drop_.places.as<int32_t>()[row]),
+    token_index_ = static_cast<uint32_t>(drop_.token_index.as<int32_t>()[row]),
     sequence_ = static_cast<uint32_t>(drop_.sequences.as<int64_t>()[row]);
   }
   double operator()(int64_t j) const {
     if (drop_.p == 0) return 1;
-    auto words = philox(key_, {static_cast<uint32_t>(j / 4), place_, sequence_, drop_.step});
+    auto words = philox(key_, {static_cast<uint32_t>(j / 4), token_index_, sequence_, drop_.step});
     return uniform24(words[static_cast<size_t>(j % 4)]) >= drop_.p ? 1 / (1 - drop_.p) : 0;
   }
 
  private:
   const AttentionDropout& drop_;
   uint64_t key_ = 0;
-  uint32_t place_ = 0, sequence_ = 0;
+  uint32_t token_index_ = 0, sequence_ = 0;
 };
 
 // Per query row and head: s = scale q k^T (capped, or + alibi) over unmasked keys, lse = logsumexp(s), p = exp(s -

@@ -76,12 +76,12 @@ Tensor Moe::operator()(Ctx& c, const Tensor& x) const {
   Tensor out = from_experts(c, ranks.from_owners(c, std::move(rows)), routes);
   rows = Tensor();
   if (!shared_) return tp_exit(c, std::move(out));
-  Tensor beside;
+  Tensor shared_out;
   {
     Ctx::Scope shared(c, "mlp");
-    beside = shared_->part(c, std::move(all));
+    shared_out = shared_->part(c, std::move(all));
   }
-  return tp_exit(c, shared_gate_ ? gated_sum(c, std::move(out), beside, gate) : add(c, std::move(out), beside));
+  return tp_exit(c, shared_gate_ ? gated_sum(c, std::move(out), shared_out, gate) : add(c, std::move(out), shared_out));
 }
 
 }  // namespace ravine

@@ -5,7 +5,7 @@
 #include <numbers>
 #include <tuple>
 
-#include "base/said_once.h"
+#include "base/log_once.h"
 
 namespace ravine {
 
@@ -31,7 +31,7 @@ RopeSettings read_spelling(ConfigReader& r, const Json* o, const std::string& ke
   if (partial > 0) rotate(share);
   std::string type = in.text("rope_type", in.text("type", "default"));
   if (in.has("rope_type") && in.text("type", type) != type)
-    say_once(
+    log_once(
         fmt::format("warning: {}: rope_type and type differ: rope_type counts, as in Transformers (remove the one that is not "
                     "meant)",
                     in.where()));
@@ -112,7 +112,7 @@ RopeSettings read_rope(ConfigReader& r, int64_t head_size, int64_t max_positions
   if (!scaling || scaling->empty()) return read(parameters, "rope_parameters");
   const RopeSettings s = read(scaling, "rope_scaling");
   if (parameters && !parameters->empty() && !same_rope(s, read(parameters, "rope_parameters")))
-    say_once(
+    log_once(
         fmt::format("warning: {}: rope_scaling and rope_parameters differ: rope_scaling counts, as in Transformers (remove "
                     "the one that is not meant)",
                     r.where()));

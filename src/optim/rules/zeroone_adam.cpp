@@ -35,7 +35,7 @@ class ZerooneAdamRule : public UpdateRule {
     const Tensor direction = like(c, v.param);
     const CompressionRoom room(c, v.param.count(), v.group->size(), v.param.dtype);
     if (changes_nothing(step)) return;
-    const TensorView &m = v.states[0], &square = v.states[1], &way = v.states[2];
+    const TensorView &m = v.states[0], &square = v.states[1], &accumulated = v.states[2];
     const double rate = lr * v.spans[0].lr_mult, b1 = o_.betas[0], b2 = o_.betas[1];
     // The kept errors are errors of gradients: they do not apply to accumulated changes.
     if (frozen(step) && !frozen(step - 1) && !v.own.absent()) c.call(Fill{v.own, 0});
@@ -62,7 +62,7 @@ class ZerooneAdamRule : public UpdateRule {
     c.call(move);
     c.call(WeightedSum{.y = v.param, .x = direction.view(), .take = -rate});
     if (!frozen(step)) return;
-    c.call(WeightedSum{.y = way, .x = direction.view(), .take = -rate});
+    c.call(WeightedSum{.y = accumulated, .x = direction.view(), .take = -rate});
     if (step % local_interval(step) == 0) exchange(c, v, room, direction.view());
   }
 
@@ -70,14 +70,14 @@ class ZerooneAdamRule : public UpdateRule {
   bool frozen(int64_t step) const { return step > o_.var_freeze_step + 1; }
 
   void exchange(Ctx& c, const UpdateViews& v, const CompressionRoom& room, const TensorView& scratch) const {
-    const TensorView &m = v.states[0], &square = v.states[1], &way = v.states[2];
-    c.call(WeightedSum{.y = v.param, .x = way, .take = -1});
-    c.call(TimesRoot{.x = way, .v = square, .eps = o_.eps[0]});
-    compressed_mean(c, *v.group, room, way, v.own);
-    c.call(WeightedSum{.y = m, .x = way, .keep = 0, .take = -1 / sum_of_rates(v.states[3])});
+    const TensorView &m = v.states[0], &square = v.states[1], &accumulated = v.states[2];
+    c.call(WeightedSum{.y = v.param, .x = accumulated, .take = -1});
+    c.call(TimesRoot{.x = accumulated, .v = square, .eps = o_.eps[0]});
+    compressed_mean(c, *v.group, room, accumulated, v.own);
+    c.call(WeightedSum{.y = m, .x = accumulated, .keep = 0, .take = -1 / sum_of_rates(v.states[3])});
     c.call(AdamDirection{.param = v.param,
                          .grad = v.grad,
-                         .m = way,
+                         .m = accumulated,
                          .v = square,
                          .out = scratch,
                          .beta1 = 1,
@@ -86,7 +86,7 @@ class ZerooneAdamRule : public UpdateRule {
                          .weight_decay = 0,
                          .grad_scale = 1});
     c.call(WeightedSum{.y = v.param, .x = scratch});
-    c.call(Fill{way, 0});
+    c.call(Fill{accumulated, 0});
     c.call(Fill{v.states[3], 0});
   }
 

@@ -91,10 +91,10 @@ Json with_written_arguments(const ChatTemplate& chat, Json conversation) {
       jinja::raise("{}: a {}; arguments are a map, or an object as JSON text", call.where, given.type_name());
   }
   const Json given = conversation;
-  std::optional<bool> asked[2];
+  std::optional<bool> known[2];
   auto takes = [&](bool text) {
-    if (!asked[text]) asked[text] = writes(chat, given, text);
-    return *asked[text];
+    if (!known[text]) known[text] = writes(chat, given, text);
+    return *known[text];
   };
   for (const Call& call : calls) {
     const bool text = call.arguments->is_string();

@@ -54,7 +54,7 @@ std::vector<int32_t> ChatPrompt::ids_of(const Json& messages) const {
       chat_->render(with_written_arguments(*chat_, {{"messages", messages}, {"add_generation_prompt", true}})), false);
 }
 
-std::vector<int32_t> ChatPrompt::ask(const std::string& question) {
+std::vector<int32_t> ChatPrompt::add_question(const std::string& question) {
   messages_.push_back({{"role", "user"}, {"content", question}});
   try {
     return ids_of(messages_);

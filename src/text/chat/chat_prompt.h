@@ -20,9 +20,9 @@ class ChatPrompt {
   // Adds a question to the conversation. Returns the ids of the prompt for its answer: all messages and the beginning
   // of an answer, as Transformers' apply_chat_template with add_generation_prompt. A conversation that the template
   // refuses is a UserError with the template's message; the question is then not added.
-  std::vector<int32_t> ask(const std::string& question);
-  // Add the answer of the model to the last question. prompt: the result of ask(). ids: the ids that the model has
-  // generated after it. text: the answer as text.
+  std::vector<int32_t> add_question(const std::string& question);
+  // Add the answer of the model to the last question. prompt: the result of add_question(). ids: the ids that the model
+  // has generated after it. text: the answer as text.
   void answered(const std::vector<int32_t>& prompt, const std::vector<int32_t>& ids);
   void answered(const std::string& text);
   void begin_again();                        // removes all messages except the system message

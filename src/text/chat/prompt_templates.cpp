@@ -79,13 +79,13 @@ std::string prompt_template(const std::string& name) {
   return "";
 }
 
-void check_template_name(const std::string& wanted, const std::string& asked_by) {
+void check_template_name(const std::string& wanted, const std::string& option_name) {
   std::error_code ignored;
   if (!prompt_template(wanted).empty() || std::filesystem::is_regular_file(wanted, ignored) ||
       std::filesystem::is_directory(wanted, ignored))
     return;
   const std::string near = nearest(wanted, prompt_template_names());
-  throw UserError("no chat template '" + wanted + "'", asked_by,
+  throw UserError("no chat template '" + wanted + "'", option_name,
                   fmt::format("names are {}; or it is a file", fmt::join(prompt_template_names(), ", ")),
                   near.empty() ? "use one of them" : "did you mean '" + near + "'?");
 }
@@ -97,7 +97,7 @@ std::string read_template_file(const std::string& path) {
 }
 
 ChosenTemplate choose_template(const std::string& wanted, const std::string& tokenizer_path, const Tokenizer& t,
-                               const std::string& asked_by) {
+                               const std::string& option_name) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   bool named = !prompt_template(wanted).empty();
@@ -105,18 +105,18 @@ ChosenTemplate choose_template(const std::string& wanted, const std::string& tok
     const std::string& folder = wanted.empty() ? tokenizer_path : wanted;
     if (fs::is_directory(folder, ignored))
       if (auto own = load_chat_template(folder)) return {std::move(own), ""};
-    const bool flag = asked_by.starts_with("--");
-    throw UserError("the tokenizer has no chat template", folder.empty() ? asked_by : folder,
+    const bool flag = option_name.starts_with("--");
+    throw UserError("the tokenizer has no chat template", folder.empty() ? option_name : folder,
                     "conversations become text by one",
                     fmt::format("{} {}chatml, or another of {}, or a file of Jinja", flag ? "add" : "set",
-                                asked_by + (flag ? " " : "="), fmt::join(prompt_template_names(), ", ")));
+                                option_name + (flag ? " " : "="), fmt::join(prompt_template_names(), ", ")));
   }
   auto first = t.encode("a", true);
   bool adds_bos = t.special().bos && !first.empty() && first[0] == *t.special().bos;
   Json tokens{{"bos_token", adds_bos ? piece(t, t.special().bos) : ""}, {"eos_token", piece(t, t.special().eos)}};
   std::string source = prompt_template(wanted), where = "chat template " + wanted;
   if (!named) {
-    check_template_name(wanted, asked_by);
+    check_template_name(wanted, option_name);
     source = read_template_file(wanted);
     where = wanted;
     tokens["bos_token"] = piece(t, t.special().bos);

@@ -14,9 +14,9 @@ std::vector<std::string> prompt_template_names();
 // Returns the Jinja text of the built-in prompt template with this name; "" if there is none.
 std::string prompt_template(const std::string& name);
 
-// Throws a UserError unless `wanted` is the name of a built-in template, or an existing file or folder. asked_by: the
-// option or flag that names the template, for messages.
-void check_template_name(const std::string& wanted, const std::string& asked_by);
+// Throws a UserError unless `wanted` is the name of a built-in template, or an existing file or folder. option_name:
+// the option or flag that names the template, for messages.
+void check_template_name(const std::string& wanted, const std::string& option_name);
 
 // Returns the text of a file of Jinja, without its byte order mark.
 std::string read_template_file(const std::string& path);
@@ -31,8 +31,8 @@ struct ChosenTemplate {
 // Returns the chat template to use. wanted: the name of a built-in template, a file of Jinja, or the folder of a
 // tokenizer; "": the template in the folder `tokenizer_path`. The variable bos_token of a built-in template is the
 // tokenizer's bos if the tokenizer puts bos before a text, else empty; for a file it is the tokenizer's bos. No
-// template, or an unknown name, is a UserError. asked_by: the option or flag that has `wanted`, for messages.
+// template, or an unknown name, is a UserError. option_name: the option or flag that has `wanted`, for messages.
 ChosenTemplate choose_template(const std::string& wanted, const std::string& tokenizer_path, const Tokenizer& tokenizer,
-                               const std::string& asked_by);
+                               const std::string& option_name);
 
 }  // namespace ravine

@@ -40,7 +40,7 @@ class NumberFinder final : public nlohmann::json_sax<Json> {
   bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
 
  private:
-  struct Place {
+  struct Level {
     bool list = false;
     size_t index = 0;
     std::string key;
@@ -59,7 +59,7 @@ class NumberFinder final : public nlohmann::json_sax<Json> {
   }
   bool number(bool beyond) {
     if (!beyond || !is_rendered()) return value();
-    for (const Place& p : path_)
+    for (const Level& p : path_)
       found += p.list ? fmt::format("[{}]", p.index) : fmt::format("{}{}", found.empty() ? "" : ".", p.key);
     return false;
   }
@@ -71,7 +71,7 @@ class NumberFinder final : public nlohmann::json_sax<Json> {
   }
 
   Rendered rendered_;
-  std::vector<Place> path_;  // the containers around the value, and its position in each
+  std::vector<Level> path_;  // the containers around the value, and its position in each
 };
 
 }  // namespace

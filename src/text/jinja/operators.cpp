@@ -160,9 +160,9 @@ Value Builtins::loop_attribute(Namespace* space, std::string_view name) {
     return Value(Function([this, space](Arguments& a) {
       Loop& loop = *space->loop;
       Value now(a.args, true);
-      bool same = loop.asked && equal(loop.last, now, budget_);
+      bool same = loop.called && equal(loop.last, now, budget_);
       before_change_(space);
-      loop.asked = true;
+      loop.called = true;
       loop.last = now;
       return Value(!same);
     }));
@@ -199,7 +199,7 @@ Value Builtins::cycler_attribute(Namespace* space, std::string_view name) {
 namespace {
 
 // Returns the byte offset of a character; a negative index counts from the end.
-size_t place_of(std::string_view s, int64_t index, Budget& budget) {
+size_t string_index(std::string_view s, int64_t index, Budget& budget) {
   size_t at = 0;
   if (index >= 0) {
     for (int64_t i = 0; i < index && at < s.size(); ++i) next_char(s, at);
@@ -229,7 +229,7 @@ Value Builtins::item(const Value& of, const Value& key) {
   } else if (of.is_string() && key.is_number() && !key.is_float()) {
     const std::string& s = of.string();
     int64_t i = key.integer();
-    size_t at = place_of(s, i, budget_);
+    size_t at = string_index(s, i, budget_);
     // There is no character before the first one.
     bool within = i >= 0 || i == -1 || at > 0 || -length(of, budget_) <= i;
     if (at < s.size() && within) {
@@ -279,8 +279,8 @@ Value Builtins::slice(const Value& of, const Value* begin, const Value* end, con
   if (of.is_string()) {
     const std::string& s = of.string();
     if (by == 1) {
-      size_t at = place_of(s, from, budget_);
-      return made_like(of, s.substr(at, to > from ? place_of(std::string_view(s).substr(at), to - from, budget_) : 0));
+      size_t at = string_index(s, from, budget_);
+      return made_like(of, s.substr(at, to > from ? string_index(std::string_view(s).substr(at), to - from, budget_) : 0));
     }
     budget_.chars(4 * s.size());
     budget_.bytes(4 * s.size());

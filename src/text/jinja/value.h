@@ -166,8 +166,8 @@ struct Loop {
   Value over;  // the list of the elements
   size_t index = 0;
   int64_t depth = 1;
-  Value last;          // the arguments of the last call of loop.changed
-  bool asked = false;  // true if loop.changed was called
+  Value last;           // the arguments of the last call of loop.changed
+  bool called = false;  // true if loop.changed was called
   // The value of loop(..) in a recursive loop: the function that runs this loop over another list.
   Value again;
 };

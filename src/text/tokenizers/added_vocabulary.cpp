@@ -23,11 +23,11 @@ void AddedVocabulary::add(AddedEntry entry, const Vocabulary& model, const Norma
     entry.form = normalizer->apply(entry.form, at_start, scratch);
   }
   // Forms may be longer than the contents, but not without a limit: each is stored and searched for.
-  said_ += entry.token.content.size();
+  content_bytes_ += entry.token.content.size();
   formed_ += entry.form.size();
-  if (formed_ > 8 * said_ + (size_t{1} << 20))
+  if (formed_ > 8 * content_bytes_ + (size_t{1} << 20))
     throw UserError("wrong tokenizer file", "added_tokens",
-                    fmt::format("the normalizer makes {} bytes of tokens of {} bytes", formed_, said_),
+                    fmt::format("the normalizer makes {} bytes of tokens of {} bytes", formed_, content_bytes_),
                     "correct or replace the file");
   by_content_[entry.token.content] = id;
   if (entry.token.special) special_[entry.token.content] = true;

@@ -83,7 +83,7 @@ class AddedVocabulary {
   StringFinder raw_, normalized_;
   std::shared_ptr<const CharTable> table_ = char_table();
   int64_t end_ = 0;
-  size_t said_ = 0, formed_ = 0;  // bytes of all contents and of all forms
+  size_t content_bytes_ = 0, formed_ = 0;  // bytes of all contents and of all forms
 };
 
 }  // namespace ravine

@@ -119,7 +119,7 @@ LlamaSettings load_llama_settings(const std::string& dir, int64_t pieces,
 
   int64_t next = pieces;
   for (const auto& t : s.added.list()) next = std::max<int64_t>(next, int64_t{t.id} + 1);
-  auto place = [&](AddedToken t) {
+  auto add_token = [&](AddedToken t) {
     t.special = true;
     if (const AddedToken* known = s.added.by_content(t.content)) {
       bool named = t.named || known->named;
@@ -147,14 +147,14 @@ LlamaSettings load_llama_settings(const std::string& dir, int64_t pieces,
     if (t.content.empty()) continue;
     t.named = true;
     s.named[key] = t.content;
-    place(t);
+    add_token(t);
   }
   for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
     const Json& from = map.contains(key) ? map : config;
     const std::string& path = map.contains(key) ? map_path : config_path;
     if (!from.contains(key) || from[key].is_null()) continue;
     if (!from[key].is_structured()) wrong_setting(path, key, "it must be a list of tokens");
-    for (const auto& value : from[key]) place(read_token(value, path, key));
+    for (const auto& value : from[key]) add_token(read_token(value, path, key));
   }
   return s;
 }

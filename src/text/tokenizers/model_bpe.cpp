@@ -28,7 +28,7 @@ class MergeTable {
   }
   void put(int32_t a, int32_t b, uint64_t becomes) {
     uint64_t key = key_of(a, b);
-    size_t i = place(key);
+    size_t i = home_slot(key);
     while (slots_[i].key != 0 && slots_[i].key != key) i = (i + 1) & (slots_.size() - 1);
     slots_[i] = {key, becomes};
     size_t bit = bit_of(key);
@@ -38,7 +38,7 @@ class MergeTable {
     uint64_t key = key_of(a, b);
     size_t bit = bit_of(key);
     if (!(may_hold_[bit / 64] >> bit % 64 & 1)) return kNone;
-    for (size_t i = place(key);; i = (i + 1) & (slots_.size() - 1)) {
+    for (size_t i = home_slot(key);; i = (i + 1) & (slots_.size() - 1)) {
       if (slots_[i].key == key) return slots_[i].becomes;
       if (slots_[i].key == 0) return kNone;
     }
@@ -52,7 +52,9 @@ class MergeTable {
   static uint64_t key_of(int32_t a, int32_t b) {
     return (uint64_t{static_cast<uint32_t>(a)} << 32 | static_cast<uint32_t>(b)) + 1;
   }
-  size_t place(uint64_t key) const { return hash_mix(key ^ secret_, 0x9E3779B97F4A7C15ull ^ secret_) & (slots_.size() - 1); }
+  size_t home_slot(uint64_t key) const {
+    return hash_mix(key ^ secret_, 0x9E3779B97F4A7C15ull ^ secret_) & (slots_.size() - 1);
+  }
   size_t bit_of(uint64_t key) const { return (key * 0xD6E8FEB86659FD93ull >> 20) & (may_hold_.size() * 64 - 1); }
   uint64_t secret_ = hash_secret();
   std::vector<Slot> slots_;

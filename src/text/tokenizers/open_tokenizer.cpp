@@ -42,7 +42,7 @@ void refuse_other_file(const std::string& path, bool json) {
 
 // True if these settings select tokenizer.model. If a folder has both files, tokenizer.json is used otherwise, as in
 // AutoTokenizer.
-bool asks_for_sentencepiece(const std::string& dir) {
+bool selects_sentencepiece(const std::string& dir) {
   std::string path;
   const Json config = read_settings(dir, "tokenizer_config.json", path);
   return is_llama_folder(dir) &&
@@ -69,7 +69,7 @@ void compare_with_model(const Tokenizer& tokenizer, const std::string& dir) {
       continue;  // other classes have other special tokens; only tokenizer.json defines the tokens around a text
     } else if (other && tokenizer.encode(text, llama) != other->encode(text, llama)) {
       auto ids = [&](const Tokenizer& t) { return fmt::format("{}", fmt::join(t.encode(text, llama), " ")); };
-      say(
+      print_stderr(
           fmt::format("warning: {}: tokenizer.json and tokenizer.model disagree, {} is {} by the first and {} by the second; "
                       "tokenizer.json is used (as Transformers does; {} takes the other)",
                       dir, Json(text).dump(), ids(tokenizer), ids(*other),
@@ -96,7 +96,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
       throw UserError("cannot read folder", path, ec.message(), "check its permissions");
     if (!has_tokenizer(path)) refuse_folder(path);
     bool model = !find_in_folder(path, "tokenizer.model").empty(), json = !find_in_folder(path, "tokenizer.json").empty();
-    if (model && (!json || asks_for_sentencepiece(path))) return open_llama_tokenizer(path);
+    if (model && (!json || selects_sentencepiece(path))) return open_llama_tokenizer(path);
     auto tokenizer = open_tokenizer_folder(path);
     if (model) compare_with_model(*tokenizer, path);
     return tokenizer;

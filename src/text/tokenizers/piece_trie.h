@@ -35,7 +35,7 @@ class PieceTrie {
   // Returns the child of a node for the byte c; 0 if there is none. The root is node 0.
   uint32_t step(uint32_t node, unsigned char c) const {
     uint64_t key = (uint64_t{node} << 8 | c) + 1;
-    for (size_t i = place(key);; i = (i + 1) & (edges_.size() - 1)) {
+    for (size_t i = home_slot(key);; i = (i + 1) & (edges_.size() - 1)) {
       if (edges_[i].key == key) return edges_[i].child;
       if (edges_[i].key == 0) return 0;
     }
@@ -47,10 +47,12 @@ class PieceTrie {
     uint64_t key = 0;
     uint32_t child = 0;
   };
-  size_t place(uint64_t key) const { return hash_mix(key ^ secret_, 0x9E3779B97F4A7C15ull ^ secret_) & (edges_.size() - 1); }
+  size_t home_slot(uint64_t key) const {
+    return hash_mix(key ^ secret_, 0x9E3779B97F4A7C15ull ^ secret_) & (edges_.size() - 1);
+  }
   uint32_t* slot(uint32_t node, unsigned char c) {
     uint64_t key = (uint64_t{node} << 8 | c) + 1;
-    size_t i = place(key);
+    size_t i = home_slot(key);
     while (edges_[i].key != 0 && edges_[i].key != key) i = (i + 1) & (edges_.size() - 1);
     edges_[i].key = key;
     return &edges_[i].child;
@@ -60,7 +62,7 @@ class PieceTrie {
     std::swap(old, edges_);
     for (const Edge& e : old) {
       if (e.key == 0) continue;
-      size_t i = place(e.key);
+      size_t i = home_slot(e.key);
       while (edges_[i].key != 0) i = (i + 1) & (edges_.size() - 1);
       edges_[i] = e;
     }

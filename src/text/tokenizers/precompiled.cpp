@@ -60,9 +60,9 @@ void check_depth(size_t n, Unit&& unit, const std::string& where) {
     uint32_t next = 1;  // byte to look for
   };
   std::vector<uint16_t> depth(n);  // depth below, plus 1; 0: unknown
-  std::vector<bool> under_way(n);
+  std::vector<bool> in_flight(n);
   std::vector<Step> walk{{0}};
-  under_way[0] = true;
+  in_flight[0] = true;
   while (!walk.empty()) {
     Step& s = walk.back();
     const size_t from = s.at ^ offset_of(unit(s.at));
@@ -70,9 +70,9 @@ void check_depth(size_t n, Unit&& unit, const std::string& where) {
     for (; s.next < 256 && !down; ++s.next) {
       const size_t to = from ^ s.next;
       if (to >= n || (unit(to) & ((1u << 31) | 0xff)) != s.next) continue;
-      if (under_way[to] || walk.size() > kLongestRule) damaged_map(where, "the normalisation rules lead in a circle");
+      if (in_flight[to] || walk.size() > kLongestRule) damaged_map(where, "the normalisation rules lead in a circle");
       if (depth[to] == 0) {
-        under_way[to] = true;
+        in_flight[to] = true;
         walk.push_back({static_cast<uint32_t>(to)});  // invalidates `s`; its byte is read again
         down = true;
         break;
@@ -83,7 +83,7 @@ void check_depth(size_t n, Unit&& unit, const std::string& where) {
     depth[s.at] = std::max<uint16_t>(depth[s.at], 1);
     if (depth[s.at] > kLongestRule)
       damaged_map(where, fmt::format("a rule of normalisation is longer than {} bytes", kLongestRule));
-    under_way[s.at] = false;
+    in_flight[s.at] = false;
     walk.pop_back();
   }
 }

@@ -76,55 +76,55 @@ int64_t characters_of(std::string_view bytes) {
 
 }  // namespace
 
-TokenPlaces::TokenPlaces(const Tokenizer& tokenizer, std::span<const int32_t> prompt)
+TokenOffsets::TokenOffsets(const Tokenizer& tokenizer, std::span<const int32_t> prompt)
     : size_(tokenizer.size()), decoder_(tokenizer, true) {
   for (const int32_t id : prompt)
     if (id >= 0 && id < size_) decoder_.next(id);
   decoder_.settle();
 }
 
-void TokenPlaces::add(int32_t id, std::string_view bytes, std::vector<int64_t>& places) {
+void TokenOffsets::add(int32_t id, std::string_view bytes, std::vector<int64_t>& token_offsets) {
   const std::string text = id >= 0 && id < size_ ? decoder_.next(id) : "";
   const int64_t own = characters_of(bytes);
-  if (!text.empty() && held_ > 0 && each_is_one(characters_of(text) - own, places)) {
+  if (!text.empty() && held_ > 0 && each_is_one(characters_of(text) - own, token_offsets)) {
     characters_ = held_from_ + held_;
     pending_.clear();
   }
-  places.push_back(next(bytes));
+  token_offsets.push_back(next(bytes));
   if (!text.empty())
     held_ = 0;
   else if (!bytes.empty())
-    hold(bytes, places.back());
+    hold(bytes, token_offsets.back());
 }
 
-void TokenPlaces::hold(std::string_view bytes, int64_t place) {
-  if (held_ == 0) held_from_ = place, held_bytes_ = true;
+void TokenOffsets::hold(std::string_view bytes, int64_t offset) {
+  if (held_ == 0) held_from_ = offset, held_bytes_ = true;
   held_bytes_ = held_bytes_ && bytes.size() == 1;
   ++held_;
 }
 
-void TokenPlaces::end(std::vector<int64_t>& places) { each_is_one(characters_of(decoder_.finish()), places); }
+void TokenOffsets::end(std::vector<int64_t>& token_offsets) { each_is_one(characters_of(decoder_.finish()), token_offsets); }
 
 // Sets the places of the tokens that were held back right, if each has come to be one of so many characters.
-bool TokenPlaces::each_is_one(int64_t characters, std::vector<int64_t>& places) {
+bool TokenOffsets::each_is_one(int64_t characters, std::vector<int64_t>& token_offsets) {
   if (characters != held_ || !held_bytes_) return false;
-  int64_t place = held_from_ + held_;
-  for (size_t i = places.size(); i > 0 && place > held_from_; --i) places[i - 1] = --place;
+  int64_t offset = held_from_ + held_;
+  for (size_t i = token_offsets.size(); i > 0 && offset > held_from_; --i) token_offsets[i - 1] = --offset;
   return true;
 }
 
-int64_t TokenPlaces::next(std::string_view bytes) {
+int64_t TokenOffsets::next(std::string_view bytes) {
   const size_t known = pending_.size();
   pending_ += bytes;
   std::string text;
   size_t at = 0;
-  int64_t place = -1;
+  int64_t offset = -1;
   while (const size_t n = take_utf8(std::string_view(pending_).substr(at), false, text)) {
-    if (place < 0 && at + n > known) place = characters_;
+    if (offset < 0 && at + n > known) offset = characters_;
     at += n, ++characters_;
   }
   pending_.erase(0, at);
-  return place < 0 ? characters_ : place;
+  return offset < 0 ? characters_ : offset;
 }
 
 }  // namespace ravine

@@ -32,22 +32,22 @@ class TokenBytes {
 };
 
 // Computes the position of each token of a text, in characters, from the bytes of the tokens in order.
-class TokenPlaces {
+class TokenOffsets {
  public:
   // prompt: token ids before the text. The tokenizer must outlive this object.
-  TokenPlaces(const Tokenizer& tokenizer, std::span<const int32_t> prompt);
+  TokenOffsets(const Tokenizer& tokenizer, std::span<const int32_t> prompt);
 
-  // Appends the position of the next token in the text, in characters, to `places`. If the first byte of the token is
-  // inside an incomplete character, the position of this character counts. Bytes that form no character count as their
-  // U+FFFD. Some tokenizers write one U+FFFD for each byte of such a run; this is known at the end of the run, and
-  // corrects the positions of the run in `places`.
-  void add(int32_t id, std::string_view bytes, std::vector<int64_t>& places);
-  void end(std::vector<int64_t>& places);  // ends the text
+  // Appends the position of the next token in the text, in characters, to `token_offsets`. If the first byte of the
+  // token is inside an incomplete character, the position of this character counts. Bytes that form no character count
+  // as their U+FFFD. Some tokenizers write one U+FFFD for each byte of such a run; this is known at the end of the run,
+  // and corrects the positions of the run in `token_offsets`.
+  void add(int32_t id, std::string_view bytes, std::vector<int64_t>& token_offsets);
+  void end(std::vector<int64_t>& token_offsets);  // ends the text
 
  private:
   int64_t next(std::string_view bytes);
-  void hold(std::string_view bytes, int64_t place);
-  bool each_is_one(int64_t characters, std::vector<int64_t>& places);
+  void hold(std::string_view bytes, int64_t offset);
+  bool each_is_one(int64_t characters, std::vector<int64_t>& token_offsets);
   int64_t size_;  // ids of the vocabulary
   StreamDecoder decoder_;
   int64_t characters_ = 0;

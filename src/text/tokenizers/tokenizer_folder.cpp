@@ -78,8 +78,8 @@ class Settings {
     for (const char* key : kMore) add_more(p, key);
     p.added.finish();
     p.split_special = setting(config_, config_path_, "split_special_tokens", false);
-    bool asked = config_.contains("add_bos_token") || config_.contains("add_eos_token");
-    if (asked || !p.has_post_processor) {
+    bool declared = config_.contains("add_bos_token") || config_.contains("add_eos_token");
+    if (declared || !p.has_post_processor) {
       p.post_processor = {};
       if (setting(config_, config_path_, "add_bos_token", false) && p.special.bos) p.post_processor.before = {*p.special.bos};
       if (setting(config_, config_path_, "add_eos_token", false) && p.special.eos) p.post_processor.after = {*p.special.eos};

@@ -42,7 +42,7 @@ class WordCache {
 
   // Looks up a word. If it is in the cache, its ids are appended and true is returned. length: its size in bytes.
   bool find(const Key& key, size_t length, std::vector<int32_t>& ids) {
-    size_t at = place(key);
+    size_t at = home_slot(key);
     for (size_t i : {at, at ^ 1}) {
       const Line& l = lines_[i];
       if (l.length == length && std::memcmp(l.word, key.word, sizeof l.word) == 0) {
@@ -60,7 +60,7 @@ class WordCache {
       lines_.assign(8 * lines_.size(), {});
       puts_ = 0;
     }
-    size_t at = place(key);
+    size_t at = home_slot(key);
     lines_[at ^ 1] = lines_[at];
     Line& l = lines_[at];
     std::memcpy(l.word, key.word, sizeof l.word);
@@ -86,7 +86,7 @@ class WordCache {
     std::memcpy(&v, p, 4);
     return v;
   }
-  size_t place(const Key& key) const { return key.hash & (lines_.size() - 1); }
+  size_t home_slot(const Key& key) const { return key.hash & (lines_.size() - 1); }
   static constexpr size_t kLines = size_t{1} << 16;  // 4 MiB
   std::vector<Line> lines_ = std::vector<Line>(kLines / 512);
   size_t puts_ = 0;

@@ -625,19 +625,19 @@ TEST(ReaderBounds, JsonIsAsDeepAsItMayBeAndNoDeeper) {
       return s;
     };
     EXPECT_NO_THROW(parse_json(nested(kJsonDepth), "x.json")) << object;
-    const std::string said = message_of<UserError>([&] { parse_json(nested(kJsonDepth + 1), "x.json"); });
-    EXPECT_NE(said.find("nested too deeply"), std::string::npos) << object << said;
+    const std::string message = message_of<UserError>([&] { parse_json(nested(kJsonDepth + 1), "x.json"); });
+    EXPECT_NE(message.find("nested too deeply"), std::string::npos) << object << message;
   }
 }
 
 // Few tensors, whose names are long and all said by one dict in ten places.
-TEST(ReaderBounds, LongNamesSaidByOneDictAreRefused) {
+TEST(ReaderBounds, LongNamesOfOneDictAreRefused) {
   std::string p = "}(";
   for (int i = 0; i < 100; ++i) p += text_op(std::to_string(i)) + tensor_op(8, 8, 1);
   p += "u" + put(0) + "0}(";
   for (int i = 0; i < 10; ++i) p += text_op(std::string(900, static_cast<char>('a' + i))) + get(0);
-  const std::string said = message_of<UserError>([&] { read_torch(torch_zip(p + "u.", 8)); });
-  EXPECT_NE(said.find("one dict stands in many places"), std::string::npos) << said;
+  const std::string message = message_of<UserError>([&] { read_torch(torch_zip(p + "u.", 8)); });
+  EXPECT_NE(message.find("one dict stands in many places"), std::string::npos) << message;
 }
 
 // A store that outgrows the memory says so before the system does.

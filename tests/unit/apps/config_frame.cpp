@@ -84,7 +84,7 @@ TEST(Frame, RunsACommandAndItsActions) {
   EXPECT_EQ(o.err, "");
 }
 
-TEST(Frame, ExitStatusTellsWhoIsAtFault) {
+TEST(Frame, ExitStatusNamesTheFault) {
   auto check = [](const std::vector<std::string>& args, int status, const char* err) {
     Outcome o = call(args);
     EXPECT_EQ(o.status, status);

@@ -14,7 +14,7 @@ namespace test_stop_signals {
 
 struct End {
   int status;
-  std::string said;
+  std::string output;
 };
 
 // Runs f in a child process, and returns its end and its output.
@@ -29,13 +29,13 @@ End end_of(const std::function<void()>& f) {
     _exit(0);
   }
   close(ends[1]);
-  std::string said;
+  std::string output;
   char buffer[512];
-  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;) said.append(buffer, static_cast<size_t>(n));
+  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;) output.append(buffer, static_cast<size_t>(n));
   close(ends[0]);
   int status = 0;
   waitpid(child, &status, 0);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), said};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), output};
 }
 
 TEST(StopSignals, OnlyASecondInterruptEndsAtOnce) {
@@ -72,14 +72,14 @@ TEST(StopSignals, OutsideTheWorkTheWordFits) {
     raise(SIGTERM);
   });
   EXPECT_EQ(before.status, 130);
-  EXPECT_NE(before.said.find("before the first step"), std::string::npos) << before.said;
+  EXPECT_NE(before.output.find("before the first step"), std::string::npos) << before.output;
   const End done = end_of([] {
     EndBySignal end;
     { StopSignals signals; }
     raise(SIGINT);
   });
   EXPECT_EQ(done.status, 130);
-  EXPECT_NE(done.said.find("Everything is saved"), std::string::npos) << done.said;
+  EXPECT_NE(done.output.find("Everything is saved"), std::string::npos) << done.output;
   const End failed = end_of([] {
     EndBySignal end;
     try {
@@ -90,12 +90,12 @@ TEST(StopSignals, OutsideTheWorkTheWordFits) {
     }
   });
   EXPECT_EQ(failed.status, 130);
-  EXPECT_TRUE(failed.said.find("may be lost") != std::string::npos &&
-              failed.said.find("Everything is saved") == std::string::npos)
-      << failed.said;
+  EXPECT_TRUE(failed.output.find("may be lost") != std::string::npos &&
+              failed.output.find("Everything is saved") == std::string::npos)
+      << failed.output;
 }
 
-TEST(StopSignals, AskAndAreForgotten) {
+TEST(StopSignals, StopRequestsAreCleared) {
   struct sigaction before {
   }, after{};
   ::sigaction(SIGTERM, nullptr, &before);

@@ -9,7 +9,7 @@ namespace ravine {
 namespace test_launcher {
 
 // Variables of Open MPI, PMIx (srun) and PMI (MPICH), and none of them.
-TEST(Launched, IsSaidByTheLauncher) {
+TEST(Launched, ComesFromTheLauncher) {
   const char* all[] = {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_SIZE"};
   struct Case {
     std::vector<std::pair<const char*, const char*>> set;
@@ -36,7 +36,7 @@ TEST(Launched, IsSaidByTheLauncher) {
   for (const char* v : all) unsetenv(v);
 }
 
-TEST(Interfaces, OfMpiAreThoseOfTheFirstVariableThatSaysOne) {
+TEST(Interfaces, OfMpiAreThoseOfTheFirstVariableThatIsSet) {
   const char* ours[] = {"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include",
                         "PRTE_MCA_oob_tcp_if_include", "HYDRA_IFACE",
                         "MPIR_CVAR_NETWORK_IFACE",     "UCX_NET_DEVICES"};
@@ -63,7 +63,7 @@ TEST(Interfaces, OfMpiAreThoseOfTheFirstVariableThatSaysOne) {
   clear();
 }
 
-TEST(Launched, OtherLaunchersSayHowMany) {
+TEST(Launched, OtherLaunchersSetTheCount) {
   const char* all[] = {"WORLD_SIZE", "SLURM_STEP_NUM_TASKS"};
   for (const char* v : all) unsetenv(v);
   EXPECT_FALSE(other_launcher());

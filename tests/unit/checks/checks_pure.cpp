@@ -57,7 +57,7 @@ class Rows : public TokenStream {
   Rows(std::vector<TokenRow> rows, bool shifted) : rows_(std::move(rows)), shifted_(shifted) {}
   int64_t rows() const override { return static_cast<int64_t>(rows_.size()); }
   TokenRow row(int64_t i) const override { return rows_[static_cast<size_t>(i)]; }
-  std::string place(int64_t i) const override { return "row " + std::to_string(i); }
+  std::string location(int64_t i) const override { return "row " + std::to_string(i); }
   bool shifted() const override { return shifted_; }
 
  private:

@@ -77,7 +77,7 @@ TEST(Interfaces, MistakesNameWhatThereIs) {
   EXPECT_THROW(meeting_address({host("a lo=127.0.0.1/8"), host("b lo=127.0.0.1/8")}, "", "", ""), UserError);
 }
 
-void say_to(const Socket& to, const std::string& text) {
+void send_text(const Socket& to, const std::string& text) {
   ASSERT_EQ(send(*to, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
 }
 
@@ -101,18 +101,18 @@ TEST(Meeting, StrangersKeepNobodyWaiting) {
   std::vector<Socket> strangers;
   for (int i = 0; i < 60; ++i) {
     strangers.push_back(reach("127.0.0.2", port, 10));
-    if (i % 4 == 1) say_to(strangers.back(), "hell");
-    if (i % 4 == 2) say_to(strangers.back(), "hello 9x");
-    if (i % 4 == 3) say_to(strangers.back(), std::string(5000, 'G'));
+    if (i % 4 == 1) send_text(strangers.back(), "hell");
+    if (i % 4 == 2) send_text(strangers.back(), "hello 9x");
+    if (i % 4 == 3) send_text(strangers.back(), std::string(5000, 'G'));
   }
   std::vector<Visitor> met;
   std::set<std::string> came;
   std::thread ours([&] {
     for (const char* hello : {"hello 1!", "hello 2!", "hello 2!", "hello 3!"}) {
       strangers.push_back(reach("127.0.0.2", port, 10));
-      say_to(strangers.back(), std::string(hello, 3));
+      send_text(strangers.back(), std::string(hello, 3));
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      say_to(strangers.back(), hello + 3);
+      send_text(strangers.back(), hello + 3);
     }
   });
   // One after the other, half of the 60 being silent for 5 s each, ours would come too late.
@@ -124,11 +124,11 @@ TEST(Meeting, StrangersKeepNobodyWaiting) {
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(met[i].hello, "hello " + std::to_string(i + 1) + "!");
 }
 
-TEST(Meeting, WhoStaysAwayIsCounted) {
+TEST(Meeting, MissingHostsAreCounted) {
   int port = 0;
   const Socket listener = listen_on("127.0.0.1", &port);
   const Socket one = reach("127.0.0.1", port, 10);
-  say_to(one, "hello");
+  send_text(one, "hello");
   try {
     meet(
         listener, 3, 5, [](const std::string&) { return true; }, 0.5);
@@ -149,8 +149,8 @@ TEST(Meeting, AnErrorLeavesNoSocketOpen) {
     int port = 0;
     const Socket listener = listen_on("127.0.0.1", &port);
     const Socket one = reach("127.0.0.1", port, 10), two = reach("127.0.0.1", port, 10);
-    say_to(one, "hello");
-    say_to(two, "hello");
+    send_text(one, "hello");
+    send_text(two, "hello");
     meet(
         listener, 3, 5, [](const std::string&) -> bool { throw std::runtime_error("no memory"); }, 10);
     ADD_FAILURE() << "it met";

@@ -98,7 +98,7 @@ TEST(FakeGroup, SendsCountAndReceivesDoNot) {
   EXPECT_EQ(g.traffic().calls, 1);
 }
 
-TEST(SelfGroup, IsAloneAndTalksToNobody) {
+TEST(SelfGroup, IsOneRankAndSendsNothing) {
   SelfGroup g;
   const int32_t mine[] = {1, 2, 3};
   int32_t all[] = {0, 0, 0};

@@ -12,9 +12,9 @@
 namespace ravine {
 namespace test_spelled {
 
-TEST(LookAlikes, AreNamedWithTheCharacterThatWasMeant) {
+TEST(LookAlikes, AreNamedWithTheAsciiCharacter) {
   struct Case {
-    const char *text, *plain, *said;
+    const char *text, *plain, *advice;
   };
   for (const Case& c : {Case{"a\uff1db", "a=b", "'\uff1d' (U+FF1D) is a full-width '='"},
                         Case{"\uff5e", "~", "'\uff5e' (U+FF5E) is a full-width '~'"},
@@ -45,7 +45,7 @@ TEST(LookAlikes, AreNamedWithTheCharacterThatWasMeant) {
                         Case{"\U0001f600\uff0c\u65e5\uff1a", "\U0001f600,\u65e5:", "'\uff0c' (U+FF0C) is a full-width ','"},
                         Case{"a\uff1d\xff\uff1d", "a=\xff\uff1d", "'\uff1d' (U+FF1D) is a full-width '='"}}) {
     EXPECT_EQ(with_plain_characters(c.text), c.plain);
-    EXPECT_EQ(look_alike(c.text), c.said) << c.text;
+    EXPECT_EQ(look_alike(c.text), c.advice) << c.text;
   }
 }
 
@@ -87,14 +87,14 @@ std::string fix_of(const std::string& key, const std::string& text) {
     try {
       o.assign_text(text, "here");
     } catch (const UserError& e) {
-      const std::string said = e.what();
-      return said.substr(said.rfind("; ") + 2);
+      const std::string advice = e.what();
+      return advice.substr(advice.rfind("; ") + 2);
     }
   }
   return "taken";
 }
 
-TEST(Numbers, InOtherSpellingsAreSaidPlainly) {
+TEST(Numbers, InOtherSpellingsAreNormalized) {
   struct Case {
     const char *key, *text, *fix;
   };
@@ -208,7 +208,7 @@ struct TokenFlags {
 };
 
 template <class Flags>
-std::string said(const CommandSpec& spec, const std::vector<std::string>& args) {
+std::string advice(const CommandSpec& spec, const std::vector<std::string>& args) {
   Flags flags;
   try {
     read_command_line(spec, options_of(flags), args);
@@ -218,7 +218,7 @@ std::string said(const CommandSpec& spec, const std::vector<std::string>& args) 
   return "taken";
 }
 
-TEST(Words, WithoutAFlagAreToldWhereTheyBelong) {
+TEST(Words, WithoutAFlagGetTheFlag) {
   const TemporaryFolder f;
   namespace fs = std::filesystem;
   fs::create_directories(f / "model");
@@ -230,60 +230,60 @@ TEST(Words, WithoutAFlagAreToldWhereTheyBelong) {
       one{"one", "shows", "ravine one", "", {}}, encode{"tokenizer encode", "ids", "ravine tokenizer encode", "", {}},
       decode{"tokenizer decode", "text", "ravine tokenizer decode", "", {}};
   struct Case {
-    std::string said, wanted;
+    std::string advice, wanted;
   };
   for (const Case& c :
-       {Case{said<TalkFlags>(talk, {f / "model"}), "a model is given as --model " + (f / "model")},
-        {said<NoFlags>(train, {f / "model"}), "a model is given as model.path=" + (f / "model")},
-        {said<NoFlags>(train, {f / "model/config.json"}),
+       {Case{advice<TalkFlags>(talk, {f / "model"}), "a model is given as --model " + (f / "model")},
+        {advice<NoFlags>(train, {f / "model"}), "a model is given as model.path=" + (f / "model")},
+        {advice<NoFlags>(train, {f / "model/config.json"}),
          "the shape of a new model is given as model.config=" + (f / "model/config.json")},
-        {said<TalkFlags>(talk, {f / "run"}), "a run's folder stands for its model: --model " + (f / "run")},
-        {said<NoFlags>(train, {f / "run"}), "a run is begun or gone on with by --config " + (f / "run/config.yaml")},
-        {said<NoFlags>(train, {f / "other.yaml"}), "a config is given as --config " + (f / "other.yaml")},
-        {said<NoFlags>(train, {f / "a.txt"}), "data are given as data.train=" + (f / "a.txt")},
-        {said<NoFlags>(train, {f / "texts"}), "data are given as data.train=" + (f / "texts")},
-        {said<TalkFlags>(talk, {f / "a.txt"}), "prompts of a file are given as --prompts " + (f / "a.txt")},
-        {said<FileFlags>(files, {f / "a.txt"}), "a file is given as --input " + (f / "a.txt")},
-        {said<TalkFlags>(talk, {"hello"}), "a prompt is given as --prompt hello"},
-        {said<TalkFlags>(talk, {"--prompts", f / "a.txt", "hello"}), "there is a prompt already: leave this word out"},
-        {said<TalkFlags>(talk, {"--prompt", "Once", "upon", "a"}),
+        {advice<TalkFlags>(talk, {f / "run"}), "a run's folder stands for its model: --model " + (f / "run")},
+        {advice<NoFlags>(train, {f / "run"}), "a run is begun or gone on with by --config " + (f / "run/config.yaml")},
+        {advice<NoFlags>(train, {f / "other.yaml"}), "a config is given as --config " + (f / "other.yaml")},
+        {advice<NoFlags>(train, {f / "a.txt"}), "data are given as data.train=" + (f / "a.txt")},
+        {advice<NoFlags>(train, {f / "texts"}), "data are given as data.train=" + (f / "texts")},
+        {advice<TalkFlags>(talk, {f / "a.txt"}), "prompts of a file are given as --prompts " + (f / "a.txt")},
+        {advice<FileFlags>(files, {f / "a.txt"}), "a file is given as --input " + (f / "a.txt")},
+        {advice<TalkFlags>(talk, {"hello"}), "a prompt is given as --prompt hello"},
+        {advice<TalkFlags>(talk, {"--prompts", f / "a.txt", "hello"}), "there is a prompt already: leave this word out"},
+        {advice<TalkFlags>(talk, {"--prompt", "Once", "upon", "a"}),
          "a text with blanks stands in quotes: --prompt \"Once upon ..\""},
-        {said<TalkFlags>(talk, {"--kind", "cpu", "upon"}), "a prompt is given as --prompt upon"},
-        {said<TalkFlags>(talk, {"--system=Be", "kind"}), "did you mean '--kind'?"},
-        {said<TalkFlags>(talk, {"--json", "true"}), "--json is a switch: leave out 'true'"},
-        {said<TalkFlags>(talk, {"--json", "no"}), "--json is a switch: leave it out, or write --json=false"},
-        {said<NoFlags>(train, {"train.steps", "=", "3"}), "no blanks around '=': write train.steps=3"},
-        {said<NoFlags>(train, {"train.steps", "=3"}), "no blank before '=': write train.steps=3"},
-        {said<NoFlags>(train, {"train.steps", "3"}), "an option is written with its value: train.steps=3"},
-        {said<NoFlags>(train, {"train.steps"}), "an option is written with its value: train.steps=VALUE"},
-        {said<NoFlags>(train, {"train.steps", "train.seed=1"}), "an option is written with its value: train.steps=VALUE"},
-        {said<NoFlags>(train, {"train.freeze=[a,", "b]"}), "a value with blanks stands in quotes: 'train.freeze=[a, b]'"},
-        {said<NoFlags>(train, {"Train.Steps:=3"}), "write train.steps=3"},
-        {said<OneFlags>(one, {f / "a.txt", f / "other.yaml"}), "it takes one at a time: ravine one " + (f / "other.yaml")},
-        {said<TokenFlags>(encode, {"hello"}), "text comes from stdin: echo hello | ravine tokenizer encode --tokenizer DIR"},
-        {said<TokenFlags>(encode, {"--tokenizer", "t", "hello"}), "| ravine tokenizer encode --tokenizer t"},
-        {said<TokenFlags>(encode, {f / "model"}), "a tokenizer is given as --tokenizer " + (f / "model")},
-        {said<TokenFlags>(decode, {"[1,", "2,30]"}),
+        {advice<TalkFlags>(talk, {"--kind", "cpu", "upon"}), "a prompt is given as --prompt upon"},
+        {advice<TalkFlags>(talk, {"--system=Be", "kind"}), "did you mean '--kind'?"},
+        {advice<TalkFlags>(talk, {"--json", "true"}), "--json is a switch: leave out 'true'"},
+        {advice<TalkFlags>(talk, {"--json", "no"}), "--json is a switch: leave it out, or write --json=false"},
+        {advice<NoFlags>(train, {"train.steps", "=", "3"}), "no blanks around '=': write train.steps=3"},
+        {advice<NoFlags>(train, {"train.steps", "=3"}), "no blank before '=': write train.steps=3"},
+        {advice<NoFlags>(train, {"train.steps", "3"}), "an option is written with its value: train.steps=3"},
+        {advice<NoFlags>(train, {"train.steps"}), "an option is written with its value: train.steps=VALUE"},
+        {advice<NoFlags>(train, {"train.steps", "train.seed=1"}), "an option is written with its value: train.steps=VALUE"},
+        {advice<NoFlags>(train, {"train.freeze=[a,", "b]"}), "a value with blanks stands in quotes: 'train.freeze=[a, b]'"},
+        {advice<NoFlags>(train, {"Train.Steps:=3"}), "write train.steps=3"},
+        {advice<OneFlags>(one, {f / "a.txt", f / "other.yaml"}), "it takes one at a time: ravine one " + (f / "other.yaml")},
+        {advice<TokenFlags>(encode, {"hello"}), "text comes from stdin: echo hello | ravine tokenizer encode --tokenizer DIR"},
+        {advice<TokenFlags>(encode, {"--tokenizer", "t", "hello"}), "| ravine tokenizer encode --tokenizer t"},
+        {advice<TokenFlags>(encode, {f / "model"}), "a tokenizer is given as --tokenizer " + (f / "model")},
+        {advice<TokenFlags>(decode, {"[1,", "2,30]"}),
          "ids come from stdin: echo '[1, 2, 30]' | ravine tokenizer decode --tokenizer DIR"},
-        {said<NoFlags>(train, {"nonsense"}), "see `ravine train --help`"}})
-    EXPECT_TRUE(c.said.ends_with(c.wanted)) << c.said << "\nwanted " << c.wanted;
+        {advice<NoFlags>(train, {"nonsense"}), "see `ravine train --help`"}})
+    EXPECT_TRUE(c.advice.ends_with(c.wanted)) << c.advice << "\nwanted " << c.wanted;
 }
 
-TEST(Words, FlagsThatAreNoneAreToldWhatTheyAreHere) {
+TEST(Words, UnknownFlagsGetTheNameHere) {
   const CommandSpec talk{"talk", "talks", "ravine talk", "", {"model"}},
       train{"train", "trains", "ravine train", "", {"model", "data", "train"}};
   struct Case {
-    std::string said, wanted;
+    std::string advice, wanted;
   };
   for (const Case& c :
-       {Case{said<NoFlags>(train, {"--train.steps=7"}), "options have no dashes: write train.steps=7"},
-        {said<NoFlags>(train, {"--train.steps", "7"}), "options have no dashes: write train.steps=7"},
-        {said<NoFlags>(train, {"--train.steps"}), "options have no dashes: write train.steps=VALUE"},
-        {said<NoFlags>(train, {"--train.steps", "train.seed=1"}), "options have no dashes: write train.steps=VALUE"},
-        {said<NoFlags>(train, {"--sequence-length", "64"}), "data.sequence_length=64"},
-        {said<TalkFlags>(talk, {"--sys", "x"}), "did you mean '--system'?"},
-        {said<TalkFlags>(talk, {"--promt", "x"}), "did you mean '--prompt'?"}})
-    EXPECT_TRUE(c.said.ends_with(c.wanted)) << c.said << "\nwanted " << c.wanted;
+       {Case{advice<NoFlags>(train, {"--train.steps=7"}), "options have no dashes: write train.steps=7"},
+        {advice<NoFlags>(train, {"--train.steps", "7"}), "options have no dashes: write train.steps=7"},
+        {advice<NoFlags>(train, {"--train.steps"}), "options have no dashes: write train.steps=VALUE"},
+        {advice<NoFlags>(train, {"--train.steps", "train.seed=1"}), "options have no dashes: write train.steps=VALUE"},
+        {advice<NoFlags>(train, {"--sequence-length", "64"}), "data.sequence_length=64"},
+        {advice<TalkFlags>(talk, {"--sys", "x"}), "did you mean '--system'?"},
+        {advice<TalkFlags>(talk, {"--promt", "x"}), "did you mean '--prompt'?"}})
+    EXPECT_TRUE(c.advice.ends_with(c.wanted)) << c.advice << "\nwanted " << c.wanted;
 }
 
 }  // namespace test_spelled

@@ -1,4 +1,4 @@
-#include "config/asked.h"
+#include "config/chosen.h"
 #include "config/load.h"
 
 #include <gtest/gtest.h>
@@ -280,7 +280,7 @@ TEST(Config, EveryOptionIsDeclaredWhole) {
     }
 }
 
-TEST(Config, ErrorsNamePlaceRuleAndFix) {
+TEST(Config, ErrorsNameLocationRuleAndFix) {
   const std::pair<const char*, const char*> cases[] = {
       {"trian: {steps: 1}",
        "unknown section 'trian' (run.yaml:1): sections are model, lora, moe, data, train, dpo, optimizer, schedule, precision, "

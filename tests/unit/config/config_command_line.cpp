@@ -118,8 +118,8 @@ TEST(CommandLine, WordsOfOtherProgramsLeadToOptions) {
       {"--fused", "leave it out: it always is"},
   };
   for (const auto& [word, advice] : cases) {
-    const std::string said = error_of({"--model=m", word}, kSpec, words);
-    EXPECT_NE(said.find(advice), std::string::npos) << said;
+    const std::string message = error_of({"--model=m", word}, kSpec, words);
+    EXPECT_NE(message.find(advice), std::string::npos) << message;
   }
   EXPECT_EQ(other_name_advice(
                 "init", [](const std::string&) { return true; }, "0", {}, words),
@@ -173,12 +173,12 @@ TEST(CommandLine, HelpShowsTheExampleFirst) {
                            "train.steps=1000", "(same as model.path)"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
   EXPECT_EQ(text.find("optimizer.lr"), std::string::npos);
-  EXPECT_TRUE(help_asked({"x", "--help"}) && help_asked({"x", "--help"})->section.empty());
-  EXPECT_EQ(help_asked({"-h", "x"}).value().section, "x");
-  EXPECT_EQ(help_asked({"--help", "a.b=1"}).value().section, "");
-  EXPECT_TRUE(help_asked({"a", "--help-all"}).value().all);
-  EXPECT_FALSE(help_asked({"--", "-h"}));
-  EXPECT_FALSE(help_asked({"x"}));
+  EXPECT_TRUE(requested_help({"x", "--help"}) && requested_help({"x", "--help"})->section.empty());
+  EXPECT_EQ(requested_help({"-h", "x"}).value().section, "x");
+  EXPECT_EQ(requested_help({"--help", "a.b=1"}).value().section, "");
+  EXPECT_TRUE(requested_help({"a", "--help-all"}).value().all);
+  EXPECT_FALSE(requested_help({"--", "-h"}));
+  EXPECT_FALSE(requested_help({"x"}));
 }
 
 TEST(CommandLine, ShortHelpHasWhatIsSetMost) {

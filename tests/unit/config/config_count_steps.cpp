@@ -52,7 +52,7 @@ TEST(CountSteps, WarmUpIsAShareOfTheSchedule) {
   EXPECT_EQ(other.schedule.classes.warmup_ratio, 0.1) << "its class counts";
 }
 
-TEST(CountSteps, OneLengthIsSaidOnce) {
+TEST(CountSteps, OneLengthIsReportedOnce) {
   EXPECT_NE(error_of("train: {epochs: 2, steps: 10}").find("each says how long the run is"), std::string::npos);
   EXPECT_NE(error_of("schedule: {warmup_ratio: 0.1, warmup_steps: 10}").find("each says how long the warm-up is"),
             std::string::npos);

@@ -119,7 +119,7 @@ TEST(Yaml, TagsAnchorsAndMerges) {
   EXPECT_EQ(at(root, "f"), at(root, "base")) << "an alias shares its anchor's node";
 }
 
-TEST(Yaml, RefusesWithPlaceRuleAndFix) {
+TEST(Yaml, RefusesWithLocationRuleAndFix) {
   EXPECT_EQ(
       error_of("a: 1\nb: *x\n"),
       "alias *x (f.yaml:2): no such anchor before it; define &x first, or put values that start with * in quotes: ['*x']");

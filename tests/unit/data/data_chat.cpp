@@ -25,10 +25,10 @@ using test::Folder;
 using Ids = std::vector<int32_t>;
 const std::string kGolden = std::string(RAVINE_SOURCE_DIR) + "/tests/golden/chat/";
 
-Conversation talk(const std::vector<std::string>& said, const char* first = "user") {
+Conversation talk(const std::vector<std::string>& contents, const char* first = "user") {
   Json messages = Json::array();
   bool user = std::string_view(first) == "user";
-  for (const auto& text : said) {
+  for (const auto& text : contents) {
     messages.push_back({{"role", user ? "user" : "assistant"}, {"content", text}});
     user = !user;
   }
@@ -191,9 +191,9 @@ TEST(ChatEncoder, the_end_token_is_found_behind_any_answer) {
   const std::string between = "{{ m.content }} over{{ '<|im_end|>' }}";
   EXPECT_EQ(encode(between, two), "It is. over<|im_end|>|The sea. over<|im_end|>");
   // Answers whose letters the end token has.
-  for (const char* said : {"i", "end", ">"})
+  for (const char* contents : {"i", "end", ">"})
     for (const std::string& how : {std::string("{{ m.content }}<|im_end|>"), earlier})
-      EXPECT_EQ(encode(how, talk({"Why?", said})), std::string(said) + "<|im_end|>");
+      EXPECT_EQ(encode(how, talk({"Why?", contents})), std::string(contents) + "<|im_end|>");
 }
 
 // Blanks at the beginning of an answer are learned too where the prompt for it ends otherwise than the text goes on.
@@ -337,13 +337,13 @@ TEST(ChatEncoder, calls_of_tools_are_written_as_the_template_takes_them) {
       "{% for c in m.tool_calls or [] %}{{ c.function.name }}{{ c.function.arguments|tojson }}{% endfor %}{{ m.content }}";
   const std::string text =
       "{% for c in m.tool_calls or [] %}{{ c.function.name + c.function.arguments }}{% endfor %}{{ m.content }}";
-  const std::string beside_null =
+  const std::string with_null =
       "{% if m.content is none %}{% for c in m.tool_calls %}{{ c.function.name + c.function.arguments }}{% endfor %}{% endif %}"
       "{% if m.content is not none %}{{ m.content }}{% endif %}";
   const std::string call = R"({"function": {"name": "sum", "arguments": "{\"a\": 1}"}})";
   for (const Json& calls : {Json(Json::array({parse_json(call, "")})), Json("[" + call + "]"), Json(Json::array({call})),
                             Json(Json::array({{{"function", {{"name", "sum"}, {"arguments", {{"a", 1}}}}}}}))})
-    for (const std::string& how : {tojson, text, beside_null})
+    for (const std::string& how : {tojson, text, with_null})
       EXPECT_EQ(encode(how, calls), "sum{\"a\": 1}<|im_end|>|It is.<|im_end|>") << how;
   const Json wrong = Json::array({{{"function", {{"name", "sum"}, {"arguments", "{\"a\": "}}}}});
   EXPECT_USER_ERROR(encode(tojson, wrong),
@@ -380,11 +380,11 @@ TEST(ChatEncoder, whole_numbers_keep_their_digits) {
 
 // Encodes a chat by the rule itself: renders and encodes the beginning for every border.
 EncodedChat by_the_rule(const Tokenizer& t, const ChatTemplate& chat, const Conversation& c, const std::string& end,
-                        bool asks) {
-  auto render = [&](size_t n, bool ask) {
+                        bool prompt_changes_text) {
+  auto render = [&](size_t n, bool add_generation_prompt) {
     Json first = Json::array();
     for (size_t i = 0; i < n; ++i) first.push_back(c.messages[i]);
-    return chat.render({{"messages", first}, {"add_generation_prompt", ask}});
+    return chat.render({{"messages", first}, {"add_generation_prompt", add_generation_prompt}});
   };
   auto common = [](std::string_view a, std::string_view b) {
     size_t n = 0;
@@ -409,23 +409,23 @@ EncodedChat by_the_rule(const Tokenizer& t, const ChatTemplate& chat, const Conv
   };
   for (size_t i = c.learned.size(); i-- > 0;) {
     if (!c.learned[i]) continue;
-    const auto& said = c.messages[i]["content"].get_ref<const std::string&>();
-    const size_t from = said.find_first_not_of(" \n"), to = said.find_last_not_of(" \n");
-    const std::string words = from == std::string::npos ? "" : said.substr(from, to - from + 1),
+    const auto& contents = c.messages[i]["content"].get_ref<const std::string&>();
+    const size_t from = contents.find_first_not_of(" \n"), to = contents.find_last_not_of(" \n");
+    const std::string words = from == std::string::npos ? "" : contents.substr(from, to - from + 1),
                       prompt = i ? render(i, true) : "";
     size_t begin = 0;
     if (i > 0 && text.starts_with(prompt)) {
       begin = prompt.size();
-      size_t at = asks || words.empty() ? std::string::npos : text.find(words, begin);
+      size_t at = prompt_changes_text || words.empty() ? std::string::npos : text.find(words, begin);
       if (at != std::string::npos && text.find_first_not_of(" \n", begin) < at) {
-        for (size_t k = from; k > 0 && at > begin && text[at - 1] == said[k - 1]; --k) --at;
+        for (size_t k = from; k > 0 && at > begin && text[at - 1] == contents[k - 1]; --k) --at;
         begin = at;
       }
     } else {
       begin = words.empty() ? std::string::npos : text.find(words, common(text, i ? render(i, false) : ""));
       if (begin == std::string::npos) throw UserError("not found", "", "", "");
       for (size_t k = from; k > 0 && begin > common(text, prompt) && begin > common(text, i ? render(i, false) : "") &&
-                            text[begin - 1] == said[k - 1];
+                            text[begin - 1] == contents[k - 1];
            --k)
         --begin;
     }
@@ -472,22 +472,22 @@ TEST(ChatEncoder, borders_are_those_of_a_rendering_for_each_turn) {
       }
       const auto chat = jinja_template(source);
       const Json question = {{{"role", "user"}, {"content", "Hello"}}};
-      const bool asks = chat->render({{"messages", question}, {"add_generation_prompt", true}}) !=
-                        chat->render({{"messages", question}, {"add_generation_prompt", false}});
+      const bool prompt_changes_text = chat->render({{"messages", question}, {"add_generation_prompt", true}}) !=
+                                       chat->render({{"messages", question}, {"add_generation_prompt", false}});
       const std::string end = encoder->end_is_appended() ? "" : t->id_to_piece(encoder->end_token());
       for (uint32_t seed = 0; seed < 30; ++seed) {
         uint32_t state = seed * 2654435761u + 1;
         auto draw = [&](uint32_t n) { return (state = state * 1664525u + 1013904223u) / 65536 % n; };
-        std::vector<std::string> said;
+        std::vector<std::string> contents;
         for (uint32_t i = 0, n = 1 + draw(9); i < n; ++i) {
           std::string text = draw(4) ? words[draw(4)] : "";
           for (uint32_t k = draw(4); k-- > 0;) text += words[draw(static_cast<uint32_t>(words.size()))];
-          said.push_back(text);
+          contents.push_back(text);
         }
-        const Conversation c = talk(said, draw(8) ? "user" : "assistant");
+        const Conversation c = talk(contents, draw(8) ? "user" : "assistant");
         std::optional<EncodedChat> want, got;
         try {
-          want = by_the_rule(*t, *chat, c, end, asks);
+          want = by_the_rule(*t, *chat, c, end, prompt_changes_text);
         } catch (const std::exception&) {
         }
         try {
@@ -533,19 +533,19 @@ TEST(ChatEncoder, long_chats_are_encoded_in_proportion) {
   auto tokenizer = open_tokenizer(kGolden);
   Counted counted(*tokenizer);
   ChatEncoder encoder(counted, jinja_template(prompt_template("chatml")), LossOn::answers);
-  std::vector<std::string> said;
-  for (int i = 0; i < 2000; ++i) said.push_back(fmt::format("the river {} of stones", i));
+  std::vector<std::string> contents;
+  for (int i = 0; i < 2000; ++i) contents.push_back(fmt::format("the river {} of stones", i));
   counted.bytes = 0;
-  const EncodedChat e = encoder.encode(talk(said), "here");
+  const EncodedChat e = encoder.encode(talk(contents), "here");
   const size_t text = tokenizer->decode(e.ids, false).size();
   EXPECT_GT(std::count(e.learned.begin(), e.learned.end(), 1), 4000);
   EXPECT_LT(counted.bytes, 6 * text);
   // A template that looks at the end of the conversation first is refused when that takes too much.
   ChatEncoder looks(*tokenizer, jinja_template("{% set n = messages|length %}" + prompt_template("chatml")), LossOn::answers);
-  said.resize(200);
-  EXPECT_NO_THROW(looks.encode(talk(said), "here"));
-  for (int i = 0; i < 4800; ++i) said.push_back("a");
-  EXPECT_USER_ERROR(looks.encode(talk(said), "f record 2"),
+  contents.resize(200);
+  EXPECT_NO_THROW(looks.encode(talk(contents), "here"));
+  for (int i = 0; i < 4800; ++i) contents.push_back("a");
+  EXPECT_USER_ERROR(looks.encode(talk(contents), "f record 2"),
                     "the chat template refuses this conversation (f record 2): the template takes too many steps");
 }
 
@@ -595,7 +595,7 @@ TEST(Conversations, forms) {
                     "wrong part of 'content' (f record 3)");
 }
 
-TEST(Conversations, every_speaker_and_every_way_to_say_nothing) {
+TEST(Conversations, every_role_and_every_empty_message) {
   for (auto [from, role] : std::vector<std::pair<const char*, const char*>>{{"human", "user"},
                                                                             {"user", "user"},
                                                                             {"gpt", "assistant"},
@@ -655,7 +655,7 @@ TEST(Conversations, every_speaker_and_every_way_to_say_nothing) {
   EXPECT_EQ(chat_format(RecordFormat::automatic), std::nullopt);
 }
 
-TEST(ChatCounts, are_told_in_words) {
+TEST(ChatCounts, are_printed_in_words) {
   ChatCounts c{.records = 1000, .cut = 12, .tokens = 4000, .learned = 1000};
   EXPECT_EQ(c.text(), "1000 conversations, 4000 tokens (25.0 % learned), 12 cut at data.sequence_length");
   EXPECT_EQ(c.warning(), "");

@@ -42,7 +42,7 @@ TEST(Folders, DescriptionsOfADatasetAreNoData) {
   EXPECT_EQ(source_files(f / "d/[tx]*"), std::vector<std::string>{data}) << "a folder that fits the pattern is no file";
 }
 
-TEST(Texts, PlacesCountTheMarkAtTheBeginningAndLinesMayEndAsOnWindows) {
+TEST(Texts, PositionsCountTheMarkAtTheBeginningAndLinesMayEndAsOnWindows) {
   Folder f;
   const auto bad = f.write("bad.txt", "\xEF\xBB\xBFgood\nbad \xFF here\n");
   EXPECT_USER_ERROR(documents(bad), bad + ":2, byte 12 of the text");
@@ -86,7 +86,7 @@ TEST(TokenKeys, FollowTheSuffixAndNotTheFolder) {
   EXPECT_NE(key("a/x.jsonl"), key("a/x.json"));
 }
 
-std::string talks(int n, const std::string& last = "It is") {
+std::string chat_lines(int n, const std::string& last = "It is") {
   std::string text;
   for (int i = 0; i < n; ++i)
     text += Json{{"instruction", fmt::format("What is {}?", i)}, {"output", i + 1 < n ? "It is" : last}}.dump() + "\n";
@@ -96,7 +96,7 @@ std::string talks(int n, const std::string& last = "It is") {
 TEST(TokenKeys, OfConversationsFollowWhatCutsAndDropsThem) {
   Folder f;
   const auto t = open_tokenizer(kChat);
-  const auto file = f.write("a.jsonl", talks(6));
+  const auto file = f.write("a.jsonl", chat_lines(6));
   auto key = [&](const std::function<void(DatasetOptions&)>& change) {
     DatasetOptions o = options(file, f / "tokens");
     o.sequence_length = 200;
@@ -112,10 +112,10 @@ TEST(TokenKeys, OfConversationsFollowWhatCutsAndDropsThem) {
   EXPECT_NE(key([](DatasetOptions& o) { o.format = RecordFormat::alpaca; }), plain);
 }
 
-TEST(TokensKept, WithWhatWasSaidOfThem) {
+TEST(TokensKept, WithTheirNotices) {
   Folder f;
   const auto t = open_tokenizer(kChat);
-  DatasetOptions o = options(f.write("a.jsonl", talks(4, "")), f / "tokens");
+  DatasetOptions o = options(f.write("a.jsonl", chat_lines(4, "")), f / "tokens");
   o.sequence_length = 200;
   Datasets first = open_datasets(o, t.get());
   save_tokens(f / "tokens", first.tokens);
@@ -190,7 +190,7 @@ TEST(Lists, EachSourceIsReadInItsOwnFormAndEachFileToo) {
   EXPECT_EQ(fmt::format("{}", fmt::join(d.notes, "|")).find("b.jsonl (alpaca)"), std::string::npos)
       << "the source's own goes first";
   // Files of one source in two forms.
-  f.write("two/a.jsonl", talks(2));
+  f.write("two/a.jsonl", chat_lines(2));
   f.write(
       "two/b.jsonl",
       Json{{"conversations", {{{"from", "human"}, {"value", "Why?"}}, {{"from", "gpt"}, {"value", "It is"}}}}}.dump() + "\n");
@@ -201,10 +201,10 @@ TEST(Lists, EachSourceIsReadInItsOwnFormAndEachFileToo) {
       << fmt::format("{}", fmt::join(d.notes, "|"));
 }
 
-TEST(Lists, WhatValidationSaysCountsOnce) {
+TEST(Lists, ValidationMessagesCountOnce) {
   Folder f;
   const auto t = open_tokenizer(kChat);
-  DatasetOptions o = options(f.write("a.jsonl", talks(3)));
+  DatasetOptions o = options(f.write("a.jsonl", chat_lines(3)));
   o.sequence_length = 100;
   o.valid = o.train;
   Datasets d = open_datasets(o, t.get());

@@ -410,7 +410,7 @@ TEST(DatasetOptions, every_option_arrives) {
   EXPECT_EQ(dataset_options(parse_config("train: {valid_batches: 5}", "c"), 1).valid_samples, 0) << "no validation";
 }
 
-TEST(Dataset, who_needs_a_tokenizer) {
+TEST(Dataset, which_datasets_need_a_tokenizer) {
   Folder f;
   const auto text = f.write("a.txt", "text"), fixed = write_batches(f / "b.safetensors", {{"input_ids", {1, 4}, {1, 2, 3, 4}}});
   EXPECT_TRUE(needs_tokenizer(options({{text}})));

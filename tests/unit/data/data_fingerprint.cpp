@@ -102,7 +102,7 @@ TEST_F(FingerprintTexts, OptionsThatCutSamplesAreNamed) {
   EXPECT_EQ(other, std::vector<std::string>{"data.pack (was true, is false)"});
 }
 
-TEST_F(FingerprintTexts, WhatIsNoFingerprintSaysNothing) {
+TEST_F(FingerprintTexts, WhatIsNoFingerprintIsIgnored) {
   DataFingerprint now = fingerprint_of(sources({{a, 1}}), &tokenizer);
   for (const char* text :
        {"null", "3", "{}", R"({"sources":7})", R"({"sources":[7],"blend":"x","tokenizer":[]})", R"({"options":[1]})"}) {
@@ -199,7 +199,7 @@ TEST_F(FingerprintTexts, EveryOptionThatCutsOrOrdersIsRemembered) {
 }
 
 // The checksum of a folder covers all its files; a run without a tokenizer accepts any.
-TEST_F(FingerprintTexts, WhatAnExistingBlendWasAndWhoHasNoTokenizer) {
+TEST_F(FingerprintTexts, OfAnExistingBlendAndWithoutATokenizer) {
   EXPECT_EQ(refusal(sources({{a, 1}, {b, 1}}), sources({{a, 1}, {b, 1}})), "");
   EXPECT_EQ(refusal(sources({{a, 1}, {b, 1}}), sources({{a, 2}, {folder.write("new.txt", "x"), 1}})), "")
       << "it blends from now on: a new one may come";

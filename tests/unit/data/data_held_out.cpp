@@ -76,7 +76,7 @@ TEST(HeldOut, whole_documents_go_as_far_as_the_share) {
   EXPECT_EQ(plan.tail, 40);
 }
 
-TEST(HeldOut, the_cut_lies_behind_the_best_border_near_the_place) {
+TEST(HeldOut, the_cut_lies_behind_the_best_border_near_the_target) {
   EXPECT_EQ(held_out_begin("aaaa bbbb\ncccc dd\n\neeee ffff", 9), 19);  // behind the blank line
   EXPECT_EQ(held_out_begin("aaaa bbbb cccc\ndddd", 4), 15);
   EXPECT_EQ(held_out_begin("aaaabbbbcccc dddd", 4), 13);

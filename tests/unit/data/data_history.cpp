@@ -219,7 +219,7 @@ TEST(DataHistory, a_run_that_begins_late_and_blends_that_come_and_go) {
 }
 
 // A stream alone is a blend of one; several without weights are one row, unless the run once blended them.
-TEST(DataHistory, who_is_told_apart) {
+TEST(DataHistory, which_sources_are_different) {
   auto weights = [](const std::vector<Source>& sources, bool blend, DataHistory h = {}) {
     mixed(sources, blend)->note_sources(h, h.empty() ? 0 : 5, 8);
     return h.segments().back().weights;

@@ -53,7 +53,7 @@ TEST(IndexedFile, reads_what_megatron_wrote) {
   }
 }
 
-TEST(IndexedFile, refuses_damage_and_says_where) {
+TEST(IndexedFile, refuses_damage_and_names_its_position) {
   Folder f;
   for (const auto& name : megatron()["indexed"]["refused"]) {
     const std::string prefix = write_pair(f, name, files()[name.get<std::string>()]);

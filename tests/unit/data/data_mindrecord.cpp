@@ -126,7 +126,7 @@ TEST(MindRecord, TakesThePartsThatItsHeaderNames) {
   const MindRecordFiles files(folder / "w.mindrecord0");
   ASSERT_EQ(files.rows(), 3);
   EXPECT_EQ(files.values(2, "input_ids"), std::vector<int64_t>{3});
-  EXPECT_NE(files.place(2).find("w.mindrecord1 row 0"), std::string::npos);
+  EXPECT_NE(files.row_name(2).find("w.mindrecord1 row 0"), std::string::npos);
   const MindRecordFiles later(folder / "w.mindrecord1"), both(folder / ".");
   ASSERT_EQ(later.rows(), 3) << "a later part stands for all";
   EXPECT_EQ(later.values(0, "input_ids"), std::vector<int64_t>{1}) << "in their order";

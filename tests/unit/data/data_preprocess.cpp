@@ -167,8 +167,8 @@ TEST(Preprocess, what_cannot_be_gone_on_with_is_named) {
 TEST(Preprocess, finishes_what_was_about_to_appear) {
   Job s;
   s.o.inputs = {s.f.write("a.txt", "one\n")};
-  bool asked = false;
-  s.o.stop = [&] { return std::exchange(asked, true) == false; };
+  bool polls = false;
+  s.o.stop = [&] { return std::exchange(polls, true) == false; };
   EXPECT_THROW(s.run(), Stopped);
   s.o.stop = nullptr;
   std::string state = whole(s.f / "out/p.preprocess/state.json");
@@ -254,7 +254,7 @@ TEST(Preprocess, bad_input) {
 
 // Omitted and repaired texts are counted over all batches and files, and over a stop. The first position of each kind
 // is kept.
-TEST(Preprocess, counts_and_first_places_of_all) {
+TEST(Preprocess, counts_and_first_positions_of_all) {
   Job s;
   std::string lines;
   for (int i = 0; i < 9000; ++i)
@@ -265,8 +265,8 @@ TEST(Preprocess, counts_and_first_places_of_all) {
   s.o.save_seconds = 0;
   PreprocessReport r;
   for (int stops = 0;; ++stops) {
-    int asked = 0;
-    s.o.stop = [&] { return ++asked == 2; };
+    int polls = 0;
+    s.o.stop = [&] { return ++polls == 2; };
     try {
       r = s.run();
       EXPECT_GE(stops, 1);
@@ -315,8 +315,8 @@ TEST(Preprocess, files_that_were_begun_stay_as_they_were) {
   auto stopped = [](Job& s) {
     s.o.inputs = {s.f.write("a.jsonl", corpus(1500)), s.f.write("b.jsonl", corpus(1500)), s.f.write("c.txt", "last\n")};
     s.o.save_seconds = 0;
-    int asked = 0;
-    s.o.stop = [&] { return ++asked == 2; };
+    int polls = 0;
+    s.o.stop = [&] { return ++polls == 2; };
     EXPECT_THROW(s.run(), Stopped);
     s.o.stop = nullptr;
   };

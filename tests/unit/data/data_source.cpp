@@ -138,9 +138,9 @@ TEST(Source, where_a_document_begins) {
   const std::string block = std::string(70000, 'x') + "\n\n";
   const auto path = f.write("a.txt", "\xEF\xBB\xBF" + block + block + "end\n");
   auto reader = open_documents(path, "text");
-  std::vector<std::string> places;
-  for (std::string text; reader->next(text);) places.push_back(reader->where());
-  EXPECT_EQ(places, (std::vector<std::string>{path + ":1", path + ":3", path + ":5"}));
+  std::vector<std::string> locations;
+  for (std::string text; reader->next(text);) locations.push_back(reader->where());
+  EXPECT_EQ(locations, (std::vector<std::string>{path + ":1", path + ":3", path + ":5"}));
   // The byte of an error counts from the start of the file, with its mark.
   EXPECT_USER_ERROR(documents(f.write("b.txt",
                                       "\xEF\xBB\xBF"
@@ -156,7 +156,7 @@ TEST(Source, where_a_document_begins) {
   EXPECT_EQ(documents(f.write("f.txt", std::string(66000, 'x') + "\nend")).size(), 1u) << "one line end is none";
 }
 
-TEST(Source, what_is_no_text_is_told_how_to_become_some) {
+TEST(Source, what_is_no_text_is_refused_with_a_fix) {
   for (auto [name, advice] : std::vector<std::pair<const char*, const char*>>{{"a.docx", "pdftotext or pandoc"},
                                                                               {"a.tar", "unpack it"},
                                                                               {"a.zip.gz", "unpack it"},

@@ -43,9 +43,9 @@ TEST(Tokenize, TakesTheThreadsOfTheProcess) {
   const Seen three;
   tokenize_files(files, three, {.text_key = "text"});
   EXPECT_LE(three.threads().size(), 3u);
-  const Seen told;
-  tokenize_files(files, told, {.text_key = "text", .threads = 1});
-  EXPECT_EQ(told.threads().size(), 1u);
+  const Seen serial;
+  tokenize_files(files, serial, {.text_key = "text", .threads = 1});
+  EXPECT_EQ(serial.threads().size(), 1u);
   set_thread_count(before);
 }
 

@@ -124,7 +124,7 @@ TEST(TokenCache, WhateverChangesTheIdsMisses) {
   misses(options(f, file), t, "a changed file of the same size");
 }
 
-std::string talks(int n) {
+std::string chat_lines(int n) {
   std::string text;
   for (int i = 0; i < n; ++i)
     text += "{\"instruction\": \"what is " + std::to_string(i) + "\", \"output\": \"" +
@@ -135,7 +135,7 @@ std::string talks(int n) {
 // Ids that an older encoder made, under whatever key, are not taken.
 TEST(TokenCache, ConversationsOfAnOlderEncoderAreNotTaken) {
   Folder f;
-  const std::string file = f.write("a.jsonl", talks(40));
+  const std::string file = f.write("a.jsonl", chat_lines(40));
   CountingChat t;
   DatasetOptions o = options(f, file);
   o.sequence_length = 400;
@@ -159,7 +159,7 @@ TEST(TokenCache, ConversationsOfAnOlderEncoderAreNotTaken) {
 
 TEST(TokenCache, ConversationsAreKeptToo) {
   Folder f;
-  std::string file = f.write("a.jsonl", talks(40));
+  std::string file = f.write("a.jsonl", chat_lines(40));
   CountingChat t;
   DatasetOptions o = options(f, file);
   o.sequence_length = 400;
@@ -191,10 +191,11 @@ TEST(TokenCache, ConversationsAreKeptToo) {
     change(c);
     EXPECT_TRUE(again(c)) << what;
   }
-  f.write("a.jsonl", talks(39) + "{\"instruction\": \"what is 39\", \"output\": \"" + std::string(39, 'x') + " it was\"}\n");
+  f.write("a.jsonl",
+          chat_lines(39) + "{\"instruction\": \"what is 39\", \"output\": \"" + std::string(39, 'x') + " it was\"}\n");
   EXPECT_TRUE(again(o)) << "a changed file";
   // Damage is a miss.
-  f.write("a.jsonl", talks(40));
+  f.write("a.jsonl", chat_lines(40));
   std::string path = std::filesystem::directory_iterator(f / "tokens")->path().string();
   std::ifstream in(path, std::ios::binary);
   const std::string good{std::istreambuf_iterator<char>(in), {}};

@@ -57,7 +57,7 @@ void run(Arena& arena, int micros, Check&& check) {
   }
 }
 
-TEST(Arena, SectionsThatComeAgainKeepTheirPlaces) {
+TEST(Arena, SectionsThatComeAgainKeepTheirOffsets) {
   RecordingArena record;
   run(record, 5, [](const auto&) {});
   EXPECT_EQ(record.live(), 0);

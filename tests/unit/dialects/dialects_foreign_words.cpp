@@ -21,7 +21,7 @@ std::string advice(const std::string& word, const std::string& value = "") {
   return other_name_advice(word, there, value, {}, words_of_dialects);
 }
 
-TEST(ForeignWords, LeadToOptionsOrSayWhatToDo) {
+TEST(ForeignWords, LeadToOptionsOrToAdvice) {
   EXPECT_EQ(advice("--train-iters", "500"), "here it is train.steps=500");
   EXPECT_EQ(advice("--train-samples", "500"), "here it is train.steps") << "their number is another";
   EXPECT_EQ(advice("--learning_rate", "3e-4"), "here it is optimizer.lr=3e-4");

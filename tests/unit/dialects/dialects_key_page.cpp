@@ -25,7 +25,7 @@ TEST(KeyPage, DocsPagesAreCurrent) {
 }
 
 // Every row has an option or a reason, and every key has one row under a heading.
-TEST(KeyPage, EveryRowSaysSomething) {
+TEST(KeyPage, EveryRowHasAText) {
   for (const auto& sections : {mindformers_key_sections(), megatron_key_sections(), trainer_key_sections()}) {
     size_t rows = 0;
     for (const KeySection& section : sections) {
@@ -75,11 +75,11 @@ TEST(ExplanationTable, GroupsRefusedFirstInColumns) {
     at = next;
   }
   // the last column begins at the same column in every line
-  std::set<size_t> places;
+  std::set<size_t> columns;
   for (const std::string& line : split(text, '\n'))
-    for (const char* says : {"there is no such", "train.steps", "nobody needs", "lines of the log"})
-      if (const size_t place = line.find(says); place != std::string::npos) places.insert(place);
-  EXPECT_EQ(places.size(), 1u) << text;
+    for (const char* phrase : {"there is no such", "train.steps", "nobody needs", "lines of the log"})
+      if (const size_t column = line.find(phrase); column != std::string::npos) columns.insert(column);
+  EXPECT_EQ(columns.size(), 1u) << text;
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
 }
 

@@ -66,7 +66,7 @@ ExplainedKey line_of(const Translation& t, const std::string& key) {
   return {};
 }
 
-bool says(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
+bool contains(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
 
 TEST(MegatronLoad, GoesOnFromAnIteration) {
   const Folders f;
@@ -82,7 +82,7 @@ TEST(MegatronLoad, GoesOnFromAnIteration) {
     EXPECT_EQ(c.checkpoint.layout, CheckpointLayout::megatron);
     EXPECT_EQ(c.model.weights, "");
     EXPECT_EQ(all_notices(t), "");
-    EXPECT_TRUE(says(line_of(t, "--load").option, "checkpoint.resume"));
+    EXPECT_TRUE(contains(line_of(t, "--load").option, "checkpoint.resume"));
     EXPECT_EQ(line_of(t, "--no-load-rng").status, KeyStatus::inert);
   }
   const Config alone = config_of(f.translated({"--load", f / "a"}));
@@ -95,7 +95,7 @@ TEST(MegatronLoad, GoesOnFromAnIteration) {
     EXPECT_EQ(c.checkpoint.resume, "auto") << key;
     EXPECT_EQ(c.checkpoint.layout, CheckpointLayout::megatron) << key;
     EXPECT_EQ(line_of(t, key).status, KeyStatus::used) << key;
-    EXPECT_EQ(says(all_notices(t), "count on from iteration 4"), key == std::string("--no-load-optim")) << all_notices(t);
+    EXPECT_EQ(contains(all_notices(t), "count on from iteration 4"), key == std::string("--no-load-optim")) << all_notices(t);
     EXPECT_EQ(line_of(with({"--load", f / "r", key}), key).status, KeyStatus::inert) << key;
   }
   const Config release = config_of(with({"--load", f / "r"}));
@@ -121,20 +121,20 @@ TEST(MegatronLoad, OfTwoFoldersTheOneOfSaveCounts) {
   const Folders f;
   const Translation t = f.translated({"--load", f / "a", "--save", f / "b", "--save-interval", "2"});
   EXPECT_EQ(config_of(t).checkpoint.resume, "auto");
-  EXPECT_TRUE(says(all_notices(t), "holds iteration 6")) << all_notices(t);
+  EXPECT_TRUE(contains(all_notices(t), "holds iteration 6")) << all_notices(t);
   EXPECT_EQ(line_of(t, "--load").status, KeyStatus::inert);
-  EXPECT_TRUE(says(line_of(t, "--load").reason, "Megatron would read --load"));
+  EXPECT_TRUE(contains(line_of(t, "--load").reason, "Megatron would read --load"));
 }
 
-TEST(MegatronSave, KeepsOurFormWhereTheirsHasNoPlace) {
+TEST(MegatronSave, KeepsOurFormWhereTheirsHasNoField) {
   const Folders f;
   const std::vector<std::string> words{"--load", f / "a", "--save", f / "new", "--save-interval", "2"};
   Translation t = f.translated(words, "theirs have no place for it");
   Config c = config_of(t);
   EXPECT_EQ(c.checkpoint.layout, CheckpointLayout::ravine);
   EXPECT_EQ(c.model.weights, f / "a");
-  EXPECT_TRUE(says(all_notices(t), "Ravine's own form: theirs have no place for it")) << all_notices(t);
-  EXPECT_TRUE(says(all_notices(t), "begins at step 0"));
+  EXPECT_TRUE(contains(all_notices(t), "Ravine's own form: theirs have no place for it")) << all_notices(t);
+  EXPECT_TRUE(contains(all_notices(t), "begins at step 0"));
   fs::create_directories(f / "new/checkpoints");
   t = f.translated(words);
   EXPECT_EQ(config_of(t).checkpoint.layout, CheckpointLayout::ravine) << "it holds such already";
@@ -152,7 +152,7 @@ TEST(MegatronLoad, OfARunOfOurFormIsItsModel) {
   fs::create_directories(f / "run/checkpoints/step_000004");
   spill(f / "run/checkpoints/step_000004/manifest.json", "{}");
   Translation t = f.translated({"--load", f / "run"});
-  EXPECT_TRUE(says(refused(t), "a run without a model") && says(refused(t), "ravine convert --input " + f / "run"))
+  EXPECT_TRUE(contains(refused(t), "a run without a model") && contains(refused(t), "ravine convert --input " + f / "run"))
       << refused(t);
   EXPECT_EQ(refused(f.translated({"--load", f / "run", "--save", f / "run", "--save-interval", "2"})), "")
       << "it goes on in place";
@@ -163,34 +163,35 @@ TEST(MegatronLoad, OfARunOfOurFormIsItsModel) {
                                : std::vector<std::string>{"--load", f / "run"});
     EXPECT_EQ(refused(t), "");
     EXPECT_EQ(config_of(t).model.path, f / "run/model");
-    EXPECT_TRUE(says(all_notices(t), "the weights of " + f / "run/model are taken")) << all_notices(t);
+    EXPECT_TRUE(contains(all_notices(t), "the weights of " + f / "run/model are taken")) << all_notices(t);
   }
   t = f.translated({"--load", f / "run/checkpoints/step_000004"});
-  EXPECT_TRUE(says(refused(t), "Ravine's own form") && says(refused(t), "write --load " + f / "run/model")) << refused(t);
+  EXPECT_TRUE(contains(refused(t), "Ravine's own form") && contains(refused(t), "write --load " + f / "run/model"))
+      << refused(t);
   fs::create_directories(f / "lora/adapter");
   fs::create_directories(f / "lora/checkpoints");
   spill(f / "lora/adapter/adapter_config.json", "{}");
   t = f.translated({"--load", f / "lora"});
-  EXPECT_TRUE(says(refused(t), "write --lora-load " + f / "lora/adapter")) << refused(t);
+  EXPECT_TRUE(contains(refused(t), "write --lora-load " + f / "lora/adapter")) << refused(t);
 }
 
-TEST(MegatronLoad, WithoutWeightsIsSaid) {
+TEST(MegatronLoad, WithoutWeightsIsReported) {
   const Folders f;
   fs::create_directories(f / "empty");
   for (const char* name : {"empty", "gone"}) {
     const Translation t = f.translated({"--load", f / name, "--save", f / "new", "--save-interval", "2"});
     EXPECT_EQ(refused(t), "");
-    EXPECT_TRUE(says(all_notices(t), "training begins with new weights")) << all_notices(t);
+    EXPECT_TRUE(contains(all_notices(t), "training begins with new weights")) << all_notices(t);
     EXPECT_EQ(all_notices(f.translated({"--load", f / name, "--save", f / name, "--save-interval", "2"})), "") << name;
-    EXPECT_TRUE(says(refused(f.translated({"--load", f / name, "--finetune"})), "nothing to fine-tune"));
-    EXPECT_TRUE(says(refused(f.translated({"--load", f / name, "--exit-on-missing-checkpoint"})), "correct the path"));
+    EXPECT_TRUE(contains(refused(f.translated({"--load", f / name, "--finetune"})), "nothing to fine-tune"));
+    EXPECT_TRUE(contains(refused(f.translated({"--load", f / name, "--exit-on-missing-checkpoint"})), "correct the path"));
     const Translation on = f.translated({"--load", f / name, "--finetune", "--save", f / "b", "--save-interval", "2"});
     EXPECT_EQ(refused(on), "") << "a second start";
-    EXPECT_TRUE(says(all_notices(on), "goes on from the newest of --save")) << all_notices(on);
+    EXPECT_TRUE(contains(all_notices(on), "goes on from the newest of --save")) << all_notices(on);
   }
   fs::create_directories(f / "lost/iter_0000004/mp_rank_00");
-  const std::string said = refused(f.translated({"--load", f / "lost"}));
-  EXPECT_TRUE(says(said, "iteration into " + f / "lost/latest_checkpointed_iteration.txt")) << said;
+  const std::string message = refused(f.translated({"--load", f / "lost"}));
+  EXPECT_TRUE(contains(message, "iteration into " + f / "lost/latest_checkpointed_iteration.txt")) << message;
 }
 
 TEST(MegatronLoad, InPlaceMomentsStay) {
@@ -201,11 +202,12 @@ TEST(MegatronLoad, InPlaceMomentsStay) {
     const Config c = config_of(t);
     EXPECT_EQ(c.checkpoint.resume, "auto") << key;
     EXPECT_EQ(c.model.weights, "") << key;
-    EXPECT_TRUE(says(all_notices(t), fmt::format("with its moments: {} counts at a run's first start", key))) << all_notices(t);
+    EXPECT_TRUE(contains(all_notices(t), fmt::format("with its moments: {} counts at a run's first start", key)))
+        << all_notices(t);
     EXPECT_EQ(line_of(t, key).status, KeyStatus::inert);
   }
   EXPECT_TRUE(
-      says(refused(f.translated({"--load", f / "r", "--save", f / "r", "--save-interval", "2"})), "choose another --save"));
+      contains(refused(f.translated({"--load", f / "r", "--save", f / "r", "--save-interval", "2"})), "choose another --save"));
 }
 
 TEST(MegatronLoad, ABadTrackerFileIsRefused) {
@@ -218,7 +220,7 @@ TEST(MegatronLoad, ABadTrackerFileIsRefused) {
                                                   {"--load", f / "bad", "--save", f / "bad", "--save-interval", "2"}}) {
       const Translation t = f.translated(words);
       EXPECT_EQ(t.refusals().size(), 1U) << what << refused(t);
-      EXPECT_TRUE(says(refused(t), "bad tracker file " + tracker)) << what << refused(t);
+      EXPECT_TRUE(contains(refused(t), "bad tracker file " + tracker)) << what << refused(t);
     }
   };
   for (const std::string& text : {std::string(), std::string("-1"), std::string("nan"), std::string("4x"),
@@ -248,7 +250,7 @@ TEST(MegatronLoad, OfAnIterationsFolderGoesOn) {
   fs::create_directories(f / "step/mp_rank_00");
   const Translation t = f.translated({"--load", f / "step"});
   EXPECT_EQ(config_of(t).model.weights, f / "step");
-  EXPECT_TRUE(says(all_notices(t), "name is no iteration")) << all_notices(t);
+  EXPECT_TRUE(contains(all_notices(t), "name is no iteration")) << all_notices(t);
 }
 
 TEST(MegatronVocabulary, RowsAreTheTokenizersOrMore) {
@@ -257,40 +259,40 @@ TEST(MegatronVocabulary, RowsAreTheTokenizersOrMore) {
     return f.translated(words, "", [](const std::string&) { return int64_t{200}; });
   };
   const std::vector<std::string> tokenizer{"--tokenizer-type", "PretrainedFromHF", "--tokenizer-name-or-path", "tok"};
-  const auto beside = [&](std::vector<std::string> words) {
+  const auto translated_with = [&](std::vector<std::string> words) {
     words.insert(words.end(), tokenizer.begin(), tokenizer.end());
     return with(words);
   };
   EXPECT_EQ(line_of(with({}), "--vocab-size").status, KeyStatus::used);
-  const Translation t = beside({});
+  const Translation t = translated_with({});
   EXPECT_EQ(line_of(t, "--vocab-size").status, KeyStatus::inert);
-  EXPECT_TRUE(says(line_of(t, "--vocab-size").reason, "those of the tokenizer, 200"));
+  EXPECT_TRUE(contains(line_of(t, "--vocab-size").reason, "those of the tokenizer, 200"));
   for (const char* key : {"--padded-vocab-size", "--pad-vocab-size-to"}) {
-    EXPECT_TRUE(says(refused(beside({key, "199"})), "write 200 or more")) << key;
-    const Translation more = beside({key, "256"});
+    EXPECT_TRUE(contains(refused(translated_with({key, "199"})), "write 200 or more")) << key;
+    const Translation more = translated_with({key, "256"});
     EXPECT_EQ(refused(more), "");
     EXPECT_EQ(line_of(more, key).status, KeyStatus::used);
     EXPECT_EQ(line_of(more, "--vocab-size").status, KeyStatus::inert);
     // Without a tokenizer the id --vocab-size = 128 ends documents; data may not use it.
     EXPECT_EQ(refused(with({"--tokenizer-type", "NullTokenizer", key, "128"})), "") << key;
-    EXPECT_TRUE(says(refused(with({"--tokenizer-type", "NullTokenizer", key, "127"})), key)) << key;
+    EXPECT_TRUE(contains(refused(with({"--tokenizer-type", "NullTokenizer", key, "127"})), key)) << key;
   }
 }
 
 TEST(MegatronGemma, WhatIsNoGemmaIsNamed) {
   const Folders f;
-  const auto said = [&](std::vector<std::string> words) {
+  const auto message = [&](std::vector<std::string> words) {
     for (const char* word :
          {"--add-rmsnorm-offset", "--geglu", "--normalization", "RMSNorm", "--position-embedding-type", "rope"})
       words.push_back(word);
     return refused(f.translated(words));
   };
-  const std::string head = said({"--untie-embeddings-and-output-weights", "--disable-bias-linear"});
-  EXPECT_TRUE(says(head, "--untie-embeddings-and-output-weights with --add-rmsnorm-offset")) << head;
-  EXPECT_TRUE(says(head, "one matrix as embedding and head"));
-  EXPECT_FALSE(says(head, "(--add-rmsnorm-offset)"));
-  const std::string biases = said({});
-  EXPECT_TRUE(says(biases, "--disable-bias-linear is not given") && says(biases, "no biases")) << biases;
+  const std::string head = message({"--untie-embeddings-and-output-weights", "--disable-bias-linear"});
+  EXPECT_TRUE(contains(head, "--untie-embeddings-and-output-weights with --add-rmsnorm-offset")) << head;
+  EXPECT_TRUE(contains(head, "one matrix as embedding and head"));
+  EXPECT_FALSE(contains(head, "(--add-rmsnorm-offset)"));
+  const std::string biases = message({});
+  EXPECT_TRUE(contains(biases, "--disable-bias-linear is not given") && contains(biases, "no biases")) << biases;
 }
 
 TEST(MegatronReverse, LoadIsWhatTheRunGoesOnFrom) {

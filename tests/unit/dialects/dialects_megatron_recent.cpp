@@ -122,7 +122,7 @@ TEST(MegatronRecent, FlagsDescribeLaterFamilies) {
 }
 
 TEST(MegatronRecent, WhatNoFamilyHasIsRefused) {
-  for (const auto& [flags, said] : std::vector<std::pair<Flags, std::string>>{
+  for (const auto& [flags, message] : std::vector<std::pair<Flags, std::string>>{
            {{"--swiglu", "--use-glm-rope"}, "positions of GLM"},
            {{"--swiglu", "--scale-emb", "12"}, "scales of MiniCPM"},
            {{"--add-rmsnorm-offset", "--geglu", "--input-embeds-norm"}, "--post-norm is not given"},
@@ -130,10 +130,10 @@ TEST(MegatronRecent, WhatNoFamilyHasIsRefused) {
            {{"--swiglu", "--rope-scaling-type", "llama3"}, "--rope-scaling-type llama3 without --low-freq-factor"},
            {{"--swiglu", "--swap-attention"}, "not moved to the host"},
            {{"--swiglu", "--stage", "dpo"}, "train.objective=dpo"}})
-    EXPECT_NE(refusal_of(flags).find(said), std::string::npos) << said << ": " << refusal_of(flags);
+    EXPECT_NE(refusal_of(flags).find(message), std::string::npos) << message << ": " << refusal_of(flags);
 }
 
-TEST(MegatronRecent, ConvertersSayTheirFormBySwitches) {
+TEST(MegatronRecent, ConvertersChooseTheirFormBySwitches) {
   const TemporaryFolder folder;
   const auto command = [&](const Flags& more) {
     const Flags words = joined_flags({{"--load-dir", "in", "--save-dir", folder / ""}, more});

@@ -16,7 +16,7 @@
 namespace ravine {
 namespace test_dialects_mindformers {
 
-bool says(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
+bool contains(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
 
 const char* const kYaml = R"(seed: 42
 output_dir: './output'
@@ -165,7 +165,7 @@ TEST(MindFormers, EveryUsedKeyCounts) {
   };
   struct Flip {
     std::string value;
-    std::vector<std::string> beside = {};
+    std::vector<std::string> companions = {};
   };
   const std::string m = "model.model_config.", o = "optimizer.", l = "lr_schedule.", r = "runner_wrapper.", c = "callbacks[1].",
                     x = "moe_config.", p = "parallel_config.";
@@ -462,8 +462,8 @@ TEST(MindFormers, EveryUsedKeyCounts) {
       continue;
     }
     const std::vector<std::string> flag = {"--" + row.key, it->second.value};
-    const auto plain = job.settings(it->second.beside), flipped = job.settings(with(it->second.beside, flag));
-    EXPECT_TRUE(plain != flipped || !job.refused(with(it->second.beside, flag)).empty())
+    const auto plain = job.settings(it->second.companions), flipped = job.settings(with(it->second.companions, flag));
+    EXPECT_TRUE(plain != flipped || !job.refused(with(it->second.companions, flag)).empty())
         << row.key << "=" << it->second.value << " changes nothing";
   }
   std::string list;
@@ -473,7 +473,7 @@ TEST(MindFormers, EveryUsedKeyCounts) {
 
 TEST(MindFormers, RefusesByName) {
   const Job job;
-  for (const auto& [words, said] : std::vector<std::pair<std::vector<std::string>, std::vector<std::string>>>{
+  for (const auto& [words, expected] : std::vector<std::pair<std::vector<std::string>, std::vector<std::string>>>{
            {{"--run_mode", "trian"}, {"trian", "finetune"}},
            {{"--runner_config.no_such_key", "3"}, {"runner_config.no_such_key", "no such key"}},
            {{"--optimizer.beta", "3"}, {"optimizer.beta"}},
@@ -528,12 +528,12 @@ TEST(MindFormers, RefusesByName) {
            {{"--use_skip_data_by_global_norm", "True", "--monitor_config.check_for_global_norm", "True"},
             {"check_for_global_norm", "use_skip_data_by_global_norm"}}}) {
     const std::string error = job.refused(words);
-    for (const std::string& w : said) EXPECT_TRUE(says(error, w)) << w << " in: " << error;
+    for (const std::string& w : expected) EXPECT_TRUE(contains(error, w)) << w << " in: " << error;
   }
-  EXPECT_TRUE(says(job.refused({}, 2), "use_parallel"));
-  EXPECT_TRUE(
-      says(job.refused({"--use_parallel", "True", "--parallel.parallel_mode", "1", "--parallel_config.data_parallel", "2"}, 4),
-           "number of ranks"));
+  EXPECT_TRUE(contains(job.refused({}, 2), "use_parallel"));
+  EXPECT_TRUE(contains(
+      job.refused({"--use_parallel", "True", "--parallel.parallel_mode", "1", "--parallel_config.data_parallel", "2"}, 4),
+      "number of ranks"));
   const std::vector<std::string> semi = {
       "--use_parallel", "True", "--parallel.parallel_mode", "1", "--parallel_config.data_parallel", "2"};
   for (const auto& [strategy, right] : {std::pair{"[[2, 1]]", true},
@@ -544,7 +544,7 @@ TEST(MindFormers, RefusesByName) {
                                         {"2", false}}) {
     std::vector<std::string> words = semi;
     words.insert(words.end(), {"--parallel.full_batch", "False", "--parallel.dataset_strategy", strategy});
-    EXPECT_EQ(says(job.refused(words, 2), "each of its lists is [2, 1, ..]"), !right && std::string(strategy) != "2")
+    EXPECT_EQ(contains(job.refused(words, 2), "each of its lists is [2, 1, ..]"), !right && std::string(strategy) != "2")
         << strategy;
   }
   for (const auto& [size, right] : {std::pair{"-1", true}, {"1", true}, {"2", true}, {"3", false}}) {
@@ -555,9 +555,9 @@ TEST(MindFormers, RefusesByName) {
   std::vector<std::string> own_slices = semi;
   own_slices.insert(own_slices.end(), {"--parallel.full_batch", "False"});
   const Translation t = job.translated(own_slices, 2);
-  EXPECT_TRUE(t.notices().size() == 1 && says(t.notices()[0], "dataset_strategy beside full_batch: False, here [[2, 1]]"));
+  EXPECT_TRUE(t.notices().size() == 1 && contains(t.notices()[0], "dataset_strategy beside full_batch: False, here [[2, 1]]"));
   const std::string both = job.refused({"--no_such_key", "1", "--runner_config.epochs", "two"});
-  EXPECT_TRUE(says(both, "2 keys are refused") && says(both, "no_such_key") && says(both, "epochs")) << both;
+  EXPECT_TRUE(contains(both, "2 keys are refused") && contains(both, "no_such_key") && contains(both, "epochs")) << both;
 }
 
 // One program on all ranks averages the loss over all tokens. Separate data ranks average the means of the ranks.
@@ -573,12 +573,12 @@ TEST(MindFormers, LossesOfRanks) {
   EXPECT_EQ(job.settings({"--train_dataset.input_columns", "[\"input_ids\", \"labels\"]"})["data.labels"], "true");
   EXPECT_EQ(job.settings({"--use_parallel", "True"}, 2)["train.loss_average"], "micro");
   std::vector<std::string> sums = {"--use_parallel", "True", "--parallel.gradients_mean", "False"};
-  EXPECT_TRUE(says(job.refused(sums, 2), "gradients_mean is False")) << "the sum over data ranks";
+  EXPECT_TRUE(contains(job.refused(sums, 2), "gradients_mean is False")) << "the sum over data ranks";
   sums.back() = "True";
   EXPECT_EQ(job.refused(sums, 2), "");
   std::vector<std::string> twice = semi;
   twice.insert(twice.end(), {"--parallel.gradients_mean", "True"});
-  EXPECT_TRUE(says(job.refused(twice, 2), "gradients_mean is True")) << "gradients divided by the data ranks twice";
+  EXPECT_TRUE(contains(job.refused(twice, 2), "gradients_mean is True")) << "gradients divided by the data ranks twice";
   EXPECT_EQ(job.settings({})["train.loss_average"], "micro");
   EXPECT_EQ(job.settings({"--model.model_config.pad_token_id", "5"})["data.pad"], "5");
 }
@@ -627,14 +627,14 @@ TEST(MindFormers, PredictsByGenerate) {
   for (const std::string& w : t.command) words += w + " ";
   EXPECT_EQ(words, "generate --model " + std::string(job.folder / "hf") +
                        " --prompt hello --max-new-tokens 64 --sample --top-k 3 --seed 42 ");
-  EXPECT_TRUE(says(job.refused({"--run_mode", "predict", "--predict_data", "hello"}), "no model to speak"));
+  EXPECT_TRUE(contains(job.refused({"--run_mode", "predict", "--predict_data", "hello"}), "no model to speak"));
   for (const auto& [key, value] : {std::pair{"--save_file", "text.txt"}, {"--adapter_id", "a"}}) {
-    EXPECT_TRUE(says(
+    EXPECT_TRUE(contains(
         job.refused({"--run_mode", "predict", "--load_checkpoint", job.folder / "hf", "--predict_data", "hello", key, value}),
         std::string(key).substr(2)));
     EXPECT_EQ(job.refused({key, value}), "") << key << " is of run_mode predict";
   }
-  EXPECT_TRUE(says(job.refused({"--run_mode", "predict", "--load_checkpoint", job.folder / "hf"}), "no prompt"));
+  EXPECT_TRUE(contains(job.refused({"--run_mode", "predict", "--load_checkpoint", job.folder / "hf"}), "no prompt"));
 }
 
 TEST(MindFormers, EvaluatesByAValidation) {
@@ -662,16 +662,16 @@ TEST(MindFormers, EvaluatesByAValidation) {
     more.insert(more.begin(), line.begin(), line.end());
     return job.refused(more);
   };
-  EXPECT_TRUE(says(also({"--model.model_config.seq_length", "16"}), "rows have 33 ids"));
-  EXPECT_TRUE(says(also({"--metric.type", "ADGENMetric"}), "loss and perplexity"));
-  EXPECT_TRUE(says(job.refused({"--do_eval", "True", "--eval_dataset.data_loader.type", "MindDataset", "--eval_dataset_dir",
-                                data, "--metric.type", "ADGENMetric"}),
-                   "loss and perplexity"))
+  EXPECT_TRUE(contains(also({"--model.model_config.seq_length", "16"}), "rows have 33 ids"));
+  EXPECT_TRUE(contains(also({"--metric.type", "ADGENMetric"}), "loss and perplexity"));
+  EXPECT_TRUE(contains(job.refused({"--do_eval", "True", "--eval_dataset.data_loader.type", "MindDataset", "--eval_dataset_dir",
+                                    data, "--metric.type", "ADGENMetric"}),
+                       "loss and perplexity"))
       << "while training too";
   EXPECT_EQ(job.refused({"--metric.type", "ADGENMetric"}), "") << "nothing is evaluated";
-  EXPECT_TRUE(says(also({"--eval_dataset.data_loader.type", "BlendedMegatronDatasetDataLoader"}), "do_eval"));
-  EXPECT_TRUE(says(job.refused({"--run_mode", "eval"}), "eval_dataset lacks data_loader.type"));
-  EXPECT_TRUE(says(job.refused({"--run_mode", "eval"}), "weights are evaluated"));
+  EXPECT_TRUE(contains(also({"--eval_dataset.data_loader.type", "BlendedMegatronDatasetDataLoader"}), "do_eval"));
+  EXPECT_TRUE(contains(job.refused({"--run_mode", "eval"}), "eval_dataset lacks data_loader.type"));
+  EXPECT_TRUE(contains(job.refused({"--run_mode", "eval"}), "weights are evaluated"));
 }
 
 TEST(MindFormers, DataSetsByFilesAndColumns) {
@@ -681,9 +681,9 @@ TEST(MindFormers, DataSetsByFilesAndColumns) {
   const auto train = [&](std::vector<std::string> words) { return job.settings(std::move(words))["data.train"]; };
   EXPECT_EQ(train({files, a}), train({none, a})) << "dataset_dir of the file counts";
   EXPECT_EQ(train({none + "=", files, b}), train({none, b}));
-  EXPECT_TRUE(says(train({none + "=", files, "[\"" + a + "\", \"" + b + "\"]"}), a + ", " + b));
-  EXPECT_TRUE(says(job.refused({none + "=", files, "/no/such"}), "no data set /no/such"));
-  EXPECT_TRUE(says(job.refused({none + "="}), "no dataset_dir"));
+  EXPECT_TRUE(contains(train({none + "=", files, "[\"" + a + "\", \"" + b + "\"]"}), a + ", " + b));
+  EXPECT_TRUE(contains(job.refused({none + "=", files, "/no/such"}), "no data set /no/such"));
+  EXPECT_TRUE(contains(job.refused({none + "="}), "no dataset_dir"));
   const auto blended = [&](const std::string& paths) {
     return train({"--train_dataset.data_loader.type", "BlendedMegatronDatasetDataLoader", "--train_dataset.data_loader.sizes",
                   "[80,0,0]", "--train_dataset.data_loader.config.data_path", paths});
@@ -700,7 +700,7 @@ TEST(MindFormers, DataSetsByFilesAndColumns) {
   EXPECT_TRUE(with_columns({"input_ids", "labels"}).refusals().empty());
   const Translation lacks = with_columns({"input_ids"});
   ASSERT_EQ(lacks.refusals().size(), 1u);
-  EXPECT_TRUE(says(lacks.refusals()[0].what, "input_columns has labels"));
+  EXPECT_TRUE(contains(lacks.refusals()[0].what, "input_columns has labels"));
 }
 
 // Further keys in the files of MindFormers' repository, most of which change nothing.
@@ -710,18 +710,20 @@ TEST(MindFormers, KeysOfShippedFiles) {
   const std::string columns = "--train_dataset.input_columns", m = "--model.model_config.",
                     some = "--recompute_config.select_recompute";
   EXPECT_EQ(option({columns, R"(["input_ids", "target_ids", "attention_mask"])"}, "data.labels"), "true");
-  EXPECT_TRUE(says(job.refused({columns, R"(["input_ids", "attention_mask"])"}), "input_columns is"));
-  EXPECT_TRUE(says(job.refused({columns, R"(["labels", "input_ids"])"}), "input_columns is")) << "columns count by their place";
+  EXPECT_TRUE(contains(job.refused({columns, R"(["input_ids", "attention_mask"])"}), "input_columns is"));
+  EXPECT_TRUE(contains(job.refused({columns, R"(["labels", "input_ids"])"}), "input_columns is"))
+      << "columns count by their place";
   EXPECT_EQ(option({some, R"({"feed_forward\\.mul": true, "feed_forward\\.w1": false})"}, "train.recompute"), "cheap");
   EXPECT_EQ(option({some, R"({"feed_forward\\.mul": false})"}, "train.recompute"), "none");
   EXPECT_EQ(job.refused({"--eval_dataset.drop_remainder", "False"}), "") << "nothing is evaluated";
   EXPECT_EQ(job.refused({m + "emb_dropout_prob", "0.0", m + "use_past_shard", "False", m + "rotary_pct", "1.0",
                          m + "auto_register", "a.B", m + "normalization", "RMSNorm", m + "hidden_act", "swiglu"}),
             "");
-  EXPECT_TRUE(says(job.refused({m + "normalization", "LayerNorm"}), "layers have RMSNorm"));
-  EXPECT_TRUE(says(job.refused({m + "qk_layernorm", "True"}), "Qwen3"));
-  EXPECT_TRUE(says(option({m + "untie_embeddings_and_output_weights", "False"}, "model.config"), "tie_word_embeddings: true"));
-  EXPECT_TRUE(says(job.refused({m + "quantization_config.quant_method", "ptq"}), "not quantised"));
+  EXPECT_TRUE(contains(job.refused({m + "normalization", "LayerNorm"}), "layers have RMSNorm"));
+  EXPECT_TRUE(contains(job.refused({m + "qk_layernorm", "True"}), "Qwen3"));
+  EXPECT_TRUE(
+      contains(option({m + "untie_embeddings_and_output_weights", "False"}, "model.config"), "tie_word_embeddings: true"));
+  EXPECT_TRUE(contains(job.refused({m + "quantization_config.quant_method", "ptq"}), "not quantised"));
   EXPECT_EQ(option({"--optimizer.type", "FP32StateAdamWeightDecay"}, "optimizer.bias_correction"), "false");
   const std::vector<std::string> tokens = {"--train_dataset.data_loader.type",
                                            "BlendedMegatronDatasetDataLoader",
@@ -742,7 +744,7 @@ TEST(MindFormers, FormatsWithoutTheirSection) {
                                           "[\"log\", \"tensorboard\"]"};
   const Translation t = job.translated(words);
   ASSERT_EQ(t.notices().size(), 1u);
-  EXPECT_TRUE(says(t.notices()[0], "it goes to the log alone"));
+  EXPECT_TRUE(contains(t.notices()[0], "it goes to the log alone"));
   std::vector<std::string> there = words;
   there.insert(there.end(), {"--tensorboard.tensorboard_dir", "tb"});
   EXPECT_TRUE(job.translated(there).notices().empty());
@@ -754,7 +756,7 @@ TEST(MindFormers, FolderOfTheFamily) {
   std::filesystem::create_directory(job.folder / "hf");
   std::ofstream(job.folder / "hf/config.json") << R"({"model_type": "qwen3", "hidden_size": 64})";
   const std::vector<std::string> folder = {"--pretrained_model_dir", job.folder / "hf"};
-  EXPECT_TRUE(says(job.refused(folder), "LlamaConfig, and") && says(job.refused(folder), "config.json of qwen3"))
+  EXPECT_TRUE(contains(job.refused(folder), "LlamaConfig, and") && contains(job.refused(folder), "config.json of qwen3"))
       << job.refused(folder);
   std::vector<std::string> fits = folder;
   fits.insert(fits.end(), {"--model.model_config.type", "Qwen3Config"});
@@ -775,7 +777,7 @@ TEST(MindFormers, ReadsFlagsAsItsOwnScript) {
           .at("precision.loss_scale"),
       "1024.0")
       << "a map takes the place of a number";
-  for (const auto& [words, said] :
+  for (const auto& [words, expected] :
        std::vector<std::pair<std::vector<std::string>, const char*>>{{{"--use_parallel", "yes"}, "yes"},
                                                                      {{"--epochs", "two"}, "two"},
                                                                      {{"--runner_config.epochs"}, "epochs"},
@@ -783,7 +785,7 @@ TEST(MindFormers, ReadsFlagsAsItsOwnScript) {
                                                                      {{"--o", "3"}, "several flags"},
                                                                      {{"epochs", "3"}, "belongs to no flag"},
                                                                      {{"--options", "epochs"}, "KEY=VALUE"}})
-    EXPECT_TRUE(says(line_error(job, words), said)) << line_error(job, words);
+    EXPECT_TRUE(contains(line_error(job, words), expected)) << line_error(job, words);
 }
 
 // A value that is nested 20000 levels deep is a text: no reader recurses into it.
@@ -838,7 +840,7 @@ TEST(MindFormers, ReadsLaunchScripts) {
 }
 
 // A config that is written as MindFormers' YAML and translated back is unchanged.
-TEST(MindFormers, WordsComeBackAsTheConfigThatTheySay) {
+TEST(MindFormers, WordsComeBackAsTheirConfig) {
   std::mt19937 draw(7);
   const auto pick = [&](auto... values) {
     const std::vector<std::common_type_t<decltype(values)...>> all{values...};
@@ -917,7 +919,7 @@ TEST(MindFormers, WordsComeBackAsTheConfigThatTheySay) {
     for (const UnsaidOption& u : form.unsaid)
       ADD_FAILURE() << n << ": " << u.option << " is " << u.value << ", and comes back as " << u.theirs << "\n" << form.text;
     for (const std::string& notice : form.notices)
-      refused += notice.find("epochs is 1") == std::string::npos && !says(notice, "load_checkpoint");
+      refused += notice.find("epochs is 1") == std::string::npos && !contains(notice, "load_checkpoint");
     ASSERT_FALSE(HasFailure());
   }
   EXPECT_EQ(refused, 0) << "what the words come to is refused";

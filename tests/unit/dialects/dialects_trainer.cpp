@@ -25,7 +25,7 @@ std::string error_of_json(const std::string& text) {
   return "no error";
 }
 
-bool says(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
+bool contains(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
 
 Translation translated(const std::vector<std::string>& words, const TrainerFacts& facts = {}) {
   std::vector<std::string> all{"--model_name_or_path", "m", "--output_dir", "o", "--do_train", "--max_steps", "100"};
@@ -44,27 +44,27 @@ TEST(DeepSpeedJson, ReadsWhatJsonIs) {
 TEST(DeepSpeedJson, ForgivesATrailingCommaOnly) {
   EXPECT_EQ(parsed_json("{\"a\": [1, 2,],\n \"b\": 1,\n}").dump(), R"({"a":[1,2],"b":1})");
   ASSERT_EQ(notices.size(), 2U);
-  EXPECT_TRUE(says(notices[0], "comma") && says(notices[0], "ds.json:1"));
-  EXPECT_TRUE(says(notices[1], "ds.json:2"));
+  EXPECT_TRUE(contains(notices[0], "comma") && contains(notices[0], "ds.json:1"));
+  EXPECT_TRUE(contains(notices[1], "ds.json:2"));
   for (const char* text : {"{,}", "{\"a\": 1,, \"b\": 2}", "{\"a\" 1}", "{\"a\": 01}", "{\"a\": .5}", "{\"a\": 1.}",
                            "{\"a\": 'x'}", "{a: 1}", "{\"a\": True}", "{\"a\": 1} x", "[1]", "", "{\"a\": 1 // c\n}",
                            "{\"a\": \"\\x\"}", "{\"a\": \"\\ud800\"}", "{\"a\": \"x", "{\"a\": 1e999}", "{\"a\": nul}"})
-    EXPECT_TRUE(says(error_of_json(text), "not valid JSON (ds.json:")) << text << ": " << error_of_json(text);
+    EXPECT_TRUE(contains(error_of_json(text), "not valid JSON (ds.json:")) << text << ": " << error_of_json(text);
 }
 
 TEST(DeepSpeedJson, NamesLines) {
-  EXPECT_TRUE(says(error_of_json("{\n\"a\": 1,\n\"b\": {\"c\": 1, \"c\": 2}}"), "key \"c\" is given twice (ds.json:3)"));
-  EXPECT_TRUE(says(error_of_json("{\n\n\"a\": }"), "ds.json:3"));
-  EXPECT_TRUE(says(error_of_json("{\n\"a\": \"\xFF\"}"), "not UTF-8 (ds.json:2)"));
+  EXPECT_TRUE(contains(error_of_json("{\n\"a\": 1,\n\"b\": {\"c\": 1, \"c\": 2}}"), "key \"c\" is given twice (ds.json:3)"));
+  EXPECT_TRUE(contains(error_of_json("{\n\n\"a\": }"), "ds.json:3"));
+  EXPECT_TRUE(contains(error_of_json("{\n\"a\": \"\xFF\"}"), "not UTF-8 (ds.json:2)"));
 }
 
 TEST(DeepSpeedJson, IsBounded) {
   std::string deep = "{\"a\": ";
   for (int i = 0; i < 40; ++i) deep += "[";
-  EXPECT_TRUE(says(error_of_json(deep), "nesting"));
+  EXPECT_TRUE(contains(error_of_json(deep), "nesting"));
   std::string many = "{\"a\": [0";
   for (int i = 0; i < 100'001; ++i) many += ",0";
-  EXPECT_TRUE(says(error_of_json(many + "]}"), "at most 100000 values"));
+  EXPECT_TRUE(contains(error_of_json(many + "]}"), "at most 100000 values"));
 }
 
 TEST(DeepSpeedJson, ReadsBase64) {
@@ -81,12 +81,12 @@ TEST(TrainerTables, AreWhole) {
   std::set<std::string_view> keys;
   for (const DeepSpeedKey& k : deepspeed_keys()) {
     EXPECT_TRUE(keys.insert(k.key).second) << k.key;
-    EXPECT_FALSE(k.says.empty()) << k.key;
+    EXPECT_FALSE(k.contains.empty()) << k.key;
     EXPECT_EQ(find_deepspeed_key(k.key), &k) << k.key;
   }
   for (const TrainerFlag& f : trainer_flags()) {
     EXPECT_TRUE(keys.insert(f.name).second || f.name == "zero_optimization" || find_deepspeed_key(f.name)) << f.name;
-    EXPECT_FALSE(f.says.empty()) << f.name;
+    EXPECT_FALSE(f.contains.empty()) << f.name;
   }
   std::vector<KeyRefusal> refusals;
   EXPECT_EQ(read_trainer_flags({}, refusals).values.size(), trainer_flags().size());  // defaults fit their flags
@@ -109,7 +109,7 @@ TEST(TrainerFlags, AreReadAsArgparseReadsThem) {
       placed({"word", "--learning_rat", "3", "--seed", "x", "--warmup_ratio", "2", "--fp16", "maybe", "--output_dir"}),
       refusals);
   ASSERT_EQ(refusals.size(), 6U);
-  EXPECT_TRUE(says(refusals[1].fix, "--learning_rate"));
+  EXPECT_TRUE(contains(refusals[1].fix, "--learning_rate"));
 }
 
 TEST(TrainerFlags, CountSteps) {
@@ -163,13 +163,13 @@ TEST(Trainer, EvaluatesWithoutTraining) {
   TrainerFacts facts;
   facts.ranks = 2;
   facts.runs = true;
-  const auto asked = [&](std::vector<std::string> words) {
+  const auto translation_of = [&](std::vector<std::string> words) {
     for (const char* word : {"--model_name_or_path", "m", "--output_dir", "o", "--do_eval", "--warmup_ratio", "0.1"})
       words.emplace_back(word);
     return translate_trainer(read_trainer_line(placed(words)), facts);
   };
-  const Translation t = asked({"--validation_file", "v", "--train_file", "x", "--per_device_eval_batch_size", "3",
-                               "--max_eval_samples", "7", "--learning_rate", "1", "--bf16"});
+  const Translation t = translation_of({"--validation_file", "v", "--train_file", "x", "--per_device_eval_batch_size", "3",
+                                        "--max_eval_samples", "7", "--learning_rate", "1", "--bf16"});
   EXPECT_TRUE(t.evaluates && t.trainer.results);
   const Config c = config_of(t);
   EXPECT_EQ(c.data.train.at(0).path, "v");
@@ -185,7 +185,7 @@ TEST(Trainer, EvaluatesWithoutTraining) {
   for (const char* used :
        {"--validation_file", "--per_device_eval_batch_size", "--max_eval_samples", "--do_eval", "--output_dir"})
     EXPECT_EQ(status.at(used), KeyStatus::used) << used;
-  EXPECT_EQ(asked({}).refusals().at(0).key, "--validation_file");
+  EXPECT_EQ(translation_of({}).refusals().at(0).key, "--validation_file");
   EXPECT_FALSE(translated({"--do_eval", "--validation_file", "v"}).evaluates);
 }
 

@@ -36,7 +36,7 @@ TEST(Answers, Mmlu) {
                                                        {"Dog. A", "D"},
                                                        {"none", ""},
                                                        {".", ""}};
-  for (const auto& [said, want] : cases) EXPECT_EQ(parse_mmlu(said), want) << said;
+  for (const auto& [answer, want] : cases) EXPECT_EQ(parse_mmlu(answer), want) << answer;
 }
 
 TEST(Answers, Gsm8k) {
@@ -48,7 +48,7 @@ TEST(Answers, Gsm8k) {
                                                        {"The answer is 320 apples. The answer is 4.", "320"},
                                                        {"The answer is 7", "7"},
                                                        {"The answer is ", ""}};
-  for (const auto& [said, want] : cases) EXPECT_EQ(parse_gsm8k(said), want) << said;
+  for (const auto& [answer, want] : cases) EXPECT_EQ(parse_gsm8k(answer), want) << answer;
 }
 
 TEST(Answers, TheOthers) {
@@ -133,7 +133,7 @@ TEST(Compare, McNemar) {
 }
 
 TEST(Tasks, UnknownNamesAndProtocols) {
-  const auto said = [](const char* name, Protocol p) -> std::string {
+  const auto message = [](const char* name, Protocol p) -> std::string {
     try {
       find_task(name, p);
       return "";
@@ -141,11 +141,11 @@ TEST(Tasks, UnknownNamesAndProtocols) {
       return e.what();
     }
   };
-  EXPECT_NE(said("boolqq", Protocol::generate).find("did you mean boolq"), std::string::npos);
-  EXPECT_NE(said("zzz", Protocol::generate).find("hellaswag"), std::string::npos);
-  EXPECT_NE(said("piqa", Protocol::generate).find("likelihood"), std::string::npos);
-  EXPECT_NE(said("gsm8k", Protocol::likelihood).find("generate"), std::string::npos);
-  EXPECT_EQ(said("mmlu", Protocol::likelihood), "");
+  EXPECT_NE(message("boolqq", Protocol::generate).find("did you mean boolq"), std::string::npos);
+  EXPECT_NE(message("zzz", Protocol::generate).find("hellaswag"), std::string::npos);
+  EXPECT_NE(message("piqa", Protocol::generate).find("likelihood"), std::string::npos);
+  EXPECT_NE(message("gsm8k", Protocol::likelihood).find("generate"), std::string::npos);
+  EXPECT_EQ(message("mmlu", Protocol::likelihood), "");
 }
 
 TEST(Templates, KeysAndTexts) {

@@ -42,9 +42,9 @@ TEST(Folders, ALinkToNothingAndAnEmptyNameAreNamed) {
   const std::string link = folder / "link";
   std::filesystem::create_symlink(folder / "nowhere", link);
   for (const std::string& path : {link, link + "/", link + "/inner"}) {
-    const std::string said = message_of<UserError>([&] { create_folders(path); });
-    EXPECT_NE(said.find("link to '" + (folder / "nowhere") + "', which is not there"), std::string::npos) << said;
-    EXPECT_NE(said.find(link), std::string::npos) << said;
+    const std::string message = message_of<UserError>([&] { create_folders(path); });
+    EXPECT_NE(message.find("link to '" + (folder / "nowhere") + "', which is not there"), std::string::npos) << message;
+    EXPECT_NE(message.find(link), std::string::npos) << message;
   }
   EXPECT_NE(message_of<UserError>([] { create_folders(""); }).find("the name of a folder is empty"), std::string::npos);
   std::filesystem::create_directory(folder / "nowhere");
@@ -101,7 +101,7 @@ TEST(AtomicFile, WhatCameWhileItWasWrittenStays) {
 }
 
 // The rule for a file that a flag names: whatever is there stays, unless --overwrite.
-TEST(AtomicFile, AFileThatIsThereIsReplacedOnlyWhenAsked) {
+TEST(AtomicFile, AFileThatIsThereIsReplacedOnlyOnRequest) {
   TemporaryFolder folder;
   const std::string path = folder / "f";
   refuse_existing_file(path, false);
@@ -112,9 +112,9 @@ TEST(AtomicFile, AFileThatIsThereIsReplacedOnlyWhenAsked) {
   fs::create_symlink(folder / "nowhere", folder / "dangling");
   for (const std::string name : {"f", "empty", "dear", "link", "dangling"}) {
     const std::string at = folder / name;
-    for (const auto& ask : {std::function([&] { refuse_existing_file(at, false); }),
-                            std::function([&] { write_file_atomic(at, "new", may_overwrite(false)); })}) {
-      const std::string text = message_of<UserError>(ask);
+    for (const auto& check : {std::function([&] { refuse_existing_file(at, false); }),
+                              std::function([&] { write_file_atomic(at, "new", may_overwrite(false)); })}) {
+      const std::string text = message_of<UserError>(check);
       EXPECT_TRUE(text.find(at) != std::string::npos && text.find("--overwrite") != std::string::npos) << text;
     }
     refuse_existing_file(at, true);
@@ -214,7 +214,7 @@ TEST(AtomicFolder, AppearsAtCommit) {
   EXPECT_EQ(folder.count(), 1);
 }
 
-TEST(AtomicFolder, ReplacesOnlyWhenToldTo) {
+TEST(AtomicFolder, ReplacesOnlyOnRequest) {
   TemporaryFolder folder;
   const std::string path = folder / "model";
   fs::create_directory(path);
@@ -239,7 +239,7 @@ TEST(AtomicFolder, ReplacesOnlyWhenToldTo) {
   EXPECT_EQ(folder.count(), 1);
 }
 
-TEST(FolderLock, SecondRunIsToldWhoHoldsIt) {
+TEST(FolderLock, SecondRunGetsTheNameOfTheHolder) {
   TemporaryFolder folder;
   {
     FolderLock lock(folder.path());

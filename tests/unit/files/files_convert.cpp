@@ -76,7 +76,7 @@ TEST(Convert, RoundsDoublesAndLongsOnce) {
   }
 }
 
-TEST(Convert, EveryHalfSurvivesTheWayThroughWiderTypes) {
+TEST(Convert, EveryHalfSurvivesWiderTypes) {
   for (int bits = 0; bits < 65536; ++bits) {
     f16 h;
     bf16 b;

@@ -20,7 +20,7 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 TEST(DiskMemory, BytesStayWhereTheyAreWhileTheirPagesGo) {
   TemporaryFolder folder;
   Storage first(DeviceKind::cpu, 64 * kMiB), odd(DeviceKind::cpu, 5001), none(DeviceKind::cpu, 0),
-      beside(DeviceKind::cpu, 4096);
+      untaken(DeviceKind::cpu, 4096);
   const std::byte* const at = first.data();
   DiskMemory plan;
   for (int64_t bytes : {first.bytes(), odd.bytes(), none.bytes()}) plan.take(Storage(DeviceKind::meta, bytes));
@@ -32,31 +32,31 @@ TEST(DiskMemory, BytesStayWhereTheyAreWhileTheirPagesGo) {
   EXPECT_EQ(first.data()[5], std::byte{0});
   std::memset(first.data(), 7, static_cast<size_t>(first.bytes()));
   std::memset(odd.data(), 9, static_cast<size_t>(odd.bytes()));
-  beside.data()[0] = std::byte{3};
+  untaken.data()[0] = std::byte{3};
   const int64_t full = resident_memory();
-  disk.drop(first), disk.drop(odd), disk.drop(beside);
+  disk.drop(first), disk.drop(odd), disk.drop(untaken);
   EXPECT_LT(resident_memory(), full - 60 * kMiB);
-  EXPECT_EQ(beside.data()[0], std::byte{3}) << "memory that was not taken is left alone";
-  disk.fetch(first), disk.fetch(odd), disk.fetch(beside);
+  EXPECT_EQ(untaken.data()[0], std::byte{3}) << "memory that was not taken is left alone";
+  disk.fetch(first), disk.fetch(odd), disk.fetch(untaken);
   for (int64_t i = 0; i < first.bytes(); i += 1001) ASSERT_EQ(first.data()[i], std::byte{7}) << i;
   for (int64_t i = 0; i < odd.bytes(); ++i) ASSERT_EQ(odd.data()[i], std::byte{9}) << i;
   first.data()[0] = std::byte{8};  // changed again, and given up again
   disk.drop(first);
   EXPECT_EQ(first.data()[0], std::byte{8});
   EXPECT_EQ(first.data()[1], std::byte{7});
-  EXPECT_THROW(disk.take(beside), Error) << "more than was planned";
+  EXPECT_THROW(disk.take(untaken), Error) << "more than was planned";
 }
 
-TEST(DiskMemory, TooLittleRoomIsSaidAtOnceAndFillsNoDisk) {
+TEST(DiskMemory, TooLittleRoomIsReportedAtOnceAndFillsNoDisk) {
   TemporaryFolder folder;
-  const int64_t room = free_space(folder / "x").value(), asked = room + (int64_t{1} << 40);
+  const int64_t room = free_space(folder / "x").value(), requested = room + (int64_t{1} << 40);
   try {
-    DiskMemory disk(folder / "x", asked);
+    DiskMemory disk(folder / "x", requested);
     FAIL() << "a disk gave more than it has";
   } catch (const DiskFull& e) {
     const std::string text = e.what();
     EXPECT_NE(text.find(folder / "x"), std::string::npos) << text;
-    EXPECT_NE(text.find(std::to_string(asked) + " bytes"), std::string::npos) << text;
+    EXPECT_NE(text.find(std::to_string(requested) + " bytes"), std::string::npos) << text;
     EXPECT_NE(text.find("offload.path"), std::string::npos) << text;
   }
   EXPECT_GT(free_space(folder / "x").value(), room / 2);

@@ -52,9 +52,9 @@ TEST(MappedFile, WritingFromACutOneNamesIt) {
   const MappedFile file(made(folder / "source"));
   std::filesystem::resize_file(folder / "source", 100);
   Fd out = create_file(folder / "target");
-  const std::string said = message_of<Error>([&] { write_all(*out, file.bytes().subspan(131072), folder / "target"); });
-  EXPECT_NE(said.find("cut short"), std::string::npos) << said;
-  EXPECT_NE(said.find(folder / "source"), std::string::npos) << said;
+  const std::string message = message_of<Error>([&] { write_all(*out, file.bytes().subspan(131072), folder / "target"); });
+  EXPECT_NE(message.find("cut short"), std::string::npos) << message;
+  EXPECT_NE(message.find(folder / "source"), std::string::npos) << message;
 }
 
 using MappedFileDeathTest = testing::Test;

@@ -82,9 +82,9 @@ TEST(Npy, RefusesWhatItCannotRead) {
       {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), } 7", 4), "must end"},
       {npy("", 0), "'{'"},
   };
-  for (const auto& [bytes, says] : table) {
+  for (const auto& [bytes, expected] : table) {
     const std::string text = message_of<UserError>([&] { parse(bytes); });
-    EXPECT_NE(text.find(says), std::string::npos) << text;
+    EXPECT_NE(text.find(expected), std::string::npos) << text;
     EXPECT_NE(text.find("there.npy"), std::string::npos) << text;
   }
   EXPECT_THROW(read_npy(golden("fortran.npy")), UserError);

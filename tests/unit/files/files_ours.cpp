@@ -49,7 +49,7 @@ TEST(Temporary, LongNamesHaveOneToo) {
   EXPECT_EQ(folder.count(), 1);
 }
 
-TEST(Temporary, AFileOfAnyNameBesideTheTargetStays) {
+TEST(Temporary, AFileOfAnyNameNextToTheTargetStays) {
   TemporaryFolder folder;
   for (const std::string& name : {fmt::format("f.tmp-{}", ::getpid()), std::string("f.tmp")}) {
     spill(folder / "theirs", "dear");
@@ -306,16 +306,16 @@ TEST(AtomicFolder, WhatIsForeignInTheReplacedOneIsFoundAtTheEndToo) {
   TemporaryFolder folder;
   fs::create_directory(folder / "m");
   spill(folder / "m/old", "1");
-  int asked = 0;
+  int calls = 0;
   {
     AtomicFolder building(folder / "m");
     spill(building.folder() + "/new", "2");
     EXPECT_THROW(building.commit([&](const std::string&) {
-      if (++asked == 2) throw UserError("foreign", "m", "came late", "move it");
+      if (++calls == 2) throw UserError("foreign", "m", "came late", "move it");
     }),
                  UserError);
   }
-  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(calls, 2);
   EXPECT_EQ(slurp(folder / "m/old"), "1");
   EXPECT_EQ(folder.count(), 1);
 }

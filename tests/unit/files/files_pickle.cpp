@@ -60,7 +60,7 @@ TEST(Pickle, NothingIsExecuted) {
   const std::string shell = "touch " + file;
   const struct {
     std::string text;
-    const char* says;
+    const char* expected;
   } attacks[] = {
       {"cos\nsystem\n(S'" + shell + "'\ntR.", "os.system(...)"},
       {"cposix\nsystem\nX" + std::string{static_cast<char>(shell.size()), 0, 0, 0} + shell + "\x85R.", "posix.system(...)"},
@@ -79,7 +79,7 @@ TEST(Pickle, NothingIsExecuted) {
   };
   for (const auto& a : attacks) {
     const Pickle p = parse(a.text);
-    EXPECT_EQ(p.describe(p.root()), a.says);
+    EXPECT_EQ(p.describe(p.root()), a.expected);
     EXPECT_FALSE(folder.has("owned"));
   }
 }
@@ -103,7 +103,7 @@ TEST(Pickle, BombsStaySmall) {
 TEST(Pickle, EveryFaultIsNamed) {
   const struct {
     std::string text;
-    const char* says;
+    const char* expected;
   } faults[] = {
       {"", "1 more bytes are needed"},
       {"N", "1 more bytes are needed"},
@@ -133,7 +133,7 @@ TEST(Pickle, EveryFaultIsNamed) {
   };
   for (const auto& f : faults) {
     const std::string text = refusal(f.text);
-    EXPECT_NE(text.find(f.says), std::string::npos) << text;
+    EXPECT_NE(text.find(f.expected), std::string::npos) << text;
     EXPECT_NE(text.find("file.bin: byte "), std::string::npos) << text;
   }
 }

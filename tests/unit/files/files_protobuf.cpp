@@ -41,7 +41,7 @@ TEST(Protobuf, FieldsOfEachType) {
   EXPECT_EQ(message(largest).next()->value, UINT64_MAX);
 }
 
-TEST(Protobuf, WhatIsNoMessageIsNamedWithItsPlace) {
+TEST(Protobuf, WhatIsNoMessageIsNamedWithItsOffset) {
   for (const auto& [text, rule] : std::vector<std::pair<std::string, const char*>>{
            {"\x08", "it ends inside a number at byte 1"},
            {"\x08\xff", "it ends inside a number at byte 2"},
@@ -52,14 +52,14 @@ TEST(Protobuf, WhatIsNoMessageIsNamedWithItsPlace) {
            {"\x0d\x01\x02", "a field of 4 bytes at byte 1 leaves its message, which ends at 3"},
            {"\x09\x01\x02", "a field of 8 bytes at byte 1"},
            {"\x12\x03\x0a\x02x", "a field of 2 bytes at byte 4 leaves its message, which ends at 5"}}) {
-    const std::string said = message_of<UserError>([&] {
+    const std::string error_text = message_of<UserError>([&] {
       ProtobufMessage m = message(text);
       while (auto f = m.next())
         if (f->number == 2)
           for (ProtobufMessage within = m.in(*f); within.next();) {
           }
     });
-    EXPECT_NE(said.find(fmt::format("(here): {}", rule)), std::string::npos) << rule << ": " << said;
+    EXPECT_NE(error_text.find(fmt::format("(here): {}", rule)), std::string::npos) << rule << ": " << error_text;
   }
 }
 

@@ -34,7 +34,7 @@ std::span<const std::byte> bytes_of(const std::string& s) { return std::as_bytes
 struct Bad {
   const char* header;
   size_t data;
-  const char* says;
+  const char* expected;
   const char* tensor = "";
 };
 
@@ -87,7 +87,7 @@ TEST(Safetensors, EveryCorruptionIsRefusedByName) {
   };
   for (const Bad& bad : table) {
     const std::string text = refusal(file_of(bad.header, bad.data));
-    EXPECT_NE(text.find(bad.says), std::string::npos) << bad.header << "\n" << text;
+    EXPECT_NE(text.find(bad.expected), std::string::npos) << bad.header << "\n" << text;
     if (*bad.tensor) {
       EXPECT_NE(text.find(std::string("tensor '") + bad.tensor + "'"), std::string::npos) << text;
     }

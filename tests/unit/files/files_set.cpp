@@ -226,7 +226,7 @@ TEST(FileSet, OneProcessEndsWhatWasBegun) {
 }
 
 // The later writer removes its own journal: no file waits for its name afterwards, and the folder has one complete set.
-TEST(FileSet, WhoComesLateStandsBack) {
+TEST(FileSet, TheLaterProcessStandsBack) {
   for (const bool overwrite : {false, true}) {
     TemporaryFolder folder;
     for (const char* name : {"a", "b", "old"})

@@ -82,7 +82,7 @@ TEST(Generate, SlotsChunksAndOrderChangeNothing) {
   EXPECT_NE(generate(s, kPrompts, o)[2].ids, first[2].ids);
 }
 
-TEST(Generate, EndsAtAnEndIdAtTheLimitOrWhenTold) {
+TEST(Generate, EndsAtAnEndIdAtTheLimitOrOnRequest) {
   LoadedModel s = session_of(small_llama(64));
   GenerateOptions o;
   o.max_new_tokens = 8;
@@ -98,11 +98,11 @@ TEST(Generate, EndsAtAnEndIdAtTheLimitOrWhenTold) {
 
   o.end_ids.clear();
   o.batch = 2;
-  int asked = 0;
-  size_t told = 0;
+  int polls = 0;
+  size_t reported = 0;
   GenerateEvents events;
-  events.token = [&](size_t prompt, int32_t) { return prompt != 1 || ++told < 3; };
-  events.stop = [&] { return ++asked > 5; };
+  events.token = [&](size_t prompt, int32_t) { return prompt != 1 || ++reported < 3; };
+  events.stop = [&] { return ++polls > 5; };
   int finished = 0;
   events.finished = [&](size_t, const Generated&) { ++finished; };
   std::vector<Generated> stopped = generate(s, kPrompts, o, events);
@@ -153,10 +153,10 @@ TEST(Generate, OnePromptFailsAloneAndTheOthersKeepTheirBits) {
   const std::vector<Generated> right = generate(s, kPrompts, o);
   const TensorView embedding = s.store->master(*s.model->params().find("model.embed_tokens.weight"));
   for (int64_t c = 0; c < embedding.cols(); ++c) embedding.row<double>(60)[c] = NAN;
-  std::string told;
+  std::string reported;
   std::vector<size_t> finished;
   GenerateEvents events;
-  events.failed = [&](size_t prompt, const std::string& error) { told += fmt::format("{}: {}\n", prompt, error); };
+  events.failed = [&](size_t prompt, const std::string& error) { reported += fmt::format("{}: {}\n", prompt, error); };
   events.finished = [&](size_t prompt, const Generated&) { finished.push_back(prompt); };
   auto others_are_right = [&](const std::vector<Generated>& got, const std::vector<Generated>& wanted) {
     for (size_t i = 0; i < kPrompts.size(); ++i) {
@@ -167,22 +167,22 @@ TEST(Generate, OnePromptFailsAloneAndTheOthersKeepTheirBits) {
     }
   };
   for (const int64_t batch : {1, 2, 5}) {
-    o.batch = batch, told.clear(), finished.clear();
+    o.batch = batch, reported.clear(), finished.clear();
     const std::vector<Generated> got = generate(s, kPrompts, o, events);
     others_are_right(got, right);
-    EXPECT_EQ(told, "3: generate: the model gives nan for token 0 at position 3 of prompt 4\n");
+    EXPECT_EQ(reported, "3: generate: the model gives nan for token 0 at position 3 of prompt 4\n");
     EXPECT_EQ(finished.size(), kPrompts.size());
   }
-  o.places = {"a", "b", "c", "questions.txt:7", "d"};
+  o.prompt_names = {"a", "b", "c", "questions.txt:7", "d"};
   EXPECT_NE(message_of<Error>([&] { generate(s, kPrompts, o); }).find("of questions.txt:7"), std::string::npos);
 
   LoadedModel whole = session_of(small_llama(64));
-  told.clear();
+  reported.clear();
   BeamOptions beams;
   beams.beams = 3;
   others_are_right(generate_beams(s, kPrompts, o, beams, 1, events), generate_beams(whole, kPrompts, o, beams, 1));
-  EXPECT_NE(told.find("3: "), std::string::npos);
-  EXPECT_NE(told.find("of questions.txt:7"), std::string::npos);
+  EXPECT_NE(reported.find("3: "), std::string::npos);
+  EXPECT_NE(reported.find("of questions.txt:7"), std::string::npos);
 }
 
 // A pass that throws is of nobody until each has had one of its own.
@@ -202,11 +202,11 @@ TEST(Generate, APassThatThrowsEndsTheOneThatItIsOf) {
   o.max_new_tokens = 10;
   const std::vector<Generated> right = generate(s, kPrompts, o);
   o.observer = &throws, o.step_tokens = 9;  // the others are being read, and written, when prompt 3 comes
-  std::string told;
+  std::string reported;
   GenerateEvents events;
-  events.failed = [&](size_t prompt, const std::string& error) { told += fmt::format("{}: {}\n", prompt, error); };
+  events.failed = [&](size_t prompt, const std::string& error) { reported += fmt::format("{}: {}\n", prompt, error); };
   const std::vector<Generated> got = generate(s, kPrompts, o, events);
-  EXPECT_EQ(told, "3: embedding: no token 60 today\n");
+  EXPECT_EQ(reported, "3: embedding: no token 60 today\n");
   for (size_t i = 0; i < kPrompts.size(); ++i)
     if (i != 3) {
       EXPECT_EQ(got[i].ids, right[i].ids) << i;
@@ -242,7 +242,7 @@ TEST(SlotCache, GrowsAndKeepsWhatIsThere) {
   EXPECT_THROW(cache.extend(1, 0, 4), Error);
 }
 
-TEST(SlotCache, SaysHowMuchMemoryIsMissing) {
+TEST(SlotCache, ReportsHowMuchMemoryIsMissing) {
   SlotCache cache({0, 99}, {1 << 20, 1 << 20}, DType::f32, 50000);
   EXPECT_NE(message_of<UserError>([&] { cache.begin_step(1 << 20, 1 << 20); }).find("--batch"), std::string::npos);
 }

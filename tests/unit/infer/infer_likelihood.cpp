@@ -11,17 +11,17 @@ namespace ravine {
 namespace test_infer_likelihood {
 
 // Computes one pair like the harness: tokens that do not fit are dropped from the left of the context.
-double plain_likelihood(const LoadedModel& s, const std::vector<int32_t>& context, const std::vector<int32_t>& says,
+double plain_likelihood(const LoadedModel& s, const std::vector<int32_t>& context, const std::vector<int32_t>& targets,
                         int64_t positions) {
   std::vector<int32_t> all = context;
-  all.insert(all.end(), says.begin(), says.end());
+  all.insert(all.end(), targets.begin(), targets.end());
   if (const auto most = static_cast<size_t>(positions + 1); all.size() > most)
     all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(most));
   const std::vector<std::vector<float>> logits = all_logits(s, {all.begin(), all.end() - 1});
   double sum = 0;
-  for (size_t i = 0; i < says.size(); ++i) {
-    const size_t place = all.size() - says.size() + i;
-    sum += log_probability(logits[place - 1], all[place]);
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const size_t position = all.size() - targets.size() + i;
+    sum += log_probability(logits[position - 1], all[position]);
   }
   return sum;
 }
@@ -66,12 +66,12 @@ TEST(Likelihood, EqualsEachPairRunWhole) {
         EXPECT_EQ(order.at(i), i);
         ASSERT_EQ(got[i].logprobs.size(), items[i].continuations.size());
         for (size_t c = 0; c < got[i].logprobs.size(); ++c) {
-          const auto& says = items[i].continuations[c];
+          const auto& targets = items[i].continuations[c];
           std::vector<int32_t> context = items[i].context;
           if (!items[i].contexts.empty() && !items[i].contexts[c].empty()) context = items[i].contexts[c];
-          const double want = plain_likelihood(s, context, says, kPositions);
+          const double want = plain_likelihood(s, context, targets, kPositions);
           // The judge's logits are rounded to f32 (2^-24 of their size, below 64 here), for each token.
-          EXPECT_NEAR(got[i].logprobs[c], want, static_cast<double>(1 + says.size()) * 64 * 0x1p-23) << i << " " << c;
+          EXPECT_NEAR(got[i].logprobs[c], want, static_cast<double>(1 + targets.size()) * 64 * 0x1p-23) << i << " " << c;
         }
         if (items[i].context.size() < 60 && items[i].contexts.empty()) {
           const std::vector<float> last = all_logits(s, items[i].context).back();
@@ -109,9 +109,9 @@ TEST(Likelihood, ReadsCommonBeginningsOnce) {
 
 TEST(Likelihood, StopsAndRefuses) {
   const LoadedModel s = session_of(small_llama(16));
-  int asked = 0;
+  int polls = 0;
   LikelihoodEvents events;
-  events.stop = [&] { return ++asked > 1; };
+  events.stop = [&] { return ++polls > 1; };
   const std::vector<Likelihoods> got = likelihoods(s, {{{1}, {{2}}}, {{3}, {{4}}}}, {.batch = 1}, events);
   EXPECT_EQ(got[0].logprobs.size(), 1U);
   EXPECT_TRUE(got[1].logprobs.empty());

@@ -50,7 +50,7 @@ TEST(Prompts, NamesOfAdapters) {
   }
 }
 
-TEST(Prompts, MistakesNameFileAndPlace) {
+TEST(Prompts, MistakesNameFileAndLine) {
   TemporaryFolder f;
   auto texts = [&](const std::string& name) { return message_of<UserError>([&] { read_prompt_texts(f / name, "text"); }); };
   auto ids = [&](const std::string& text) {
@@ -228,27 +228,27 @@ TEST_F(Output, IdsThatOnlyTheModelHasMakeNoText) {
 // Stop texts are found wherever tokens begin and end; what may be the beginning of one waits.
 TEST_F(Output, AnswersEndBeforeStopTexts) {
   const std::string all = after(0);
-  auto said = [&](std::vector<std::string> stops, size_t& taken) {
+  auto text_before = [&](std::vector<std::string> stops, size_t& taken) {
     AnswerText text(*tokenizer, prompts[0], std::move(stops));
     std::string out;
     for (taken = 0; taken < results[0].ids.size() && !text.stopped();) out += text.next(results[0].ids[taken++]);
     return out + text.finish();
   };
   size_t taken = 0;
-  EXPECT_EQ(said({}, taken), all);
-  EXPECT_EQ(said({"never met"}, taken), all);
+  EXPECT_EQ(text_before({}, taken), all);
+  EXPECT_EQ(text_before({"never met"}, taken), all);
   EXPECT_EQ(taken, results[0].ids.size());
   for (size_t begin = 0; begin < all.size(); ++begin)
     for (size_t size = 1; begin + size <= all.size(); ++size) {
       const std::string stop = all.substr(begin, size);
       if (find_invalid_utf8(stop) != std::string::npos) continue;
-      EXPECT_EQ(said({"never met", stop}, taken), all.substr(0, all.find(stop))) << stop;
+      EXPECT_EQ(text_before({"never met", stop}, taken), all.substr(0, all.find(stop))) << stop;
     }
-  EXPECT_EQ(said({all + "x"}, taken), all) << "a stop text that is not whole is text";
-  EXPECT_EQ(said({all.substr(4, 3), all.substr(1, 2)}, taken), all.substr(0, 1)) << "the first of several";
+  EXPECT_EQ(text_before({all + "x"}, taken), all) << "a stop text that is not whole is text";
+  EXPECT_EQ(text_before({all.substr(4, 3), all.substr(1, 2)}, taken), all.substr(0, 1)) << "the first of several";
 }
 
-TEST_F(Output, AStopTextIsToldWhereNothingIsWritten) {
+TEST_F(Output, AStopTextIsReportedWhereNothingIsWritten) {
   GenerateOutput out(prompts, nullptr, false, nullptr);
   out.answers(0, "", tokenizer.get(), {after(0).substr(0, 2)});
   bool on = true;

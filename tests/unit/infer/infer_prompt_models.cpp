@@ -27,11 +27,11 @@ class BaseReads : public Observer {
   int64_t calls = 0, bytes = 0;
 };
 
-struct Beside {
-  explicit Beside(DType type = DType::f64, Backend backend = Backend::ref, std::optional<BaseStorage> kept = {})
+struct ModelsOnOneBase {
+  explicit ModelsOnOneBase(DType type = DType::f64, Backend backend = Backend::ref, std::optional<BaseStorage> kept = {})
       : base(load_model(kBase, type, backend, OpenFor::running, Bf16Products::widen, {}, "", kept)),
-        peft(load_beside(base, kPeft)),
-        modellink(load_beside(base, kModelLink)) {}
+        peft(load_on_base(base, kPeft)),
+        modellink(load_on_base(base, kModelLink)) {}
   std::vector<PromptModel> prompt_models(const GenerateOptions& o) const { return {{&base, o}, {&peft, o}, {&modellink, o}}; }
   LoadedModel base, peft, modellink;
 };
@@ -55,7 +55,7 @@ void expect_same(const Generated& a, const Generated& b, const std::string& what
 
 // `run`(models, of, prompts) of all together, and of each prompt alone.
 template <class Run>
-void expect_as_alone(const Beside& s, const GenerateOptions& o, Run&& run, const std::string& what) {
+void expect_as_alone(const ModelsOnOneBase& s, const GenerateOptions& o, Run&& run, const std::string& what) {
   const std::vector<PromptModel> prompt_models = s.prompt_models(o);
   const std::vector<Generated> got = run(std::span<const PromptModel>(prompt_models), std::span<const size_t>(kOf), kPrompts);
   ASSERT_EQ(got.size(), kPrompts.size());
@@ -68,8 +68,8 @@ void expect_as_alone(const Beside& s, const GenerateOptions& o, Run&& run, const
 }
 
 TEST(PromptModels, EachIsAnsweredAsAlone) {
-  const Beside s;
-  ASSERT_TRUE(s.peft.beside && s.modellink.beside);
+  const ModelsOnOneBase s;
+  ASSERT_TRUE(s.peft.adapters && s.modellink.adapters);
   auto greedy = [](auto prompt_models, auto of, const Prompts& prompts) { return generate(prompt_models, of, prompts); };
   GenerateOptions o = options();
   expect_as_alone(s, o, greedy, "greedy");
@@ -81,22 +81,22 @@ TEST(PromptModels, EachIsAnsweredAsAlone) {
     return generate_beams(prompt_models, b, of, prompts, 2);
   };
   expect_as_alone(s, o, beams, "beams");
-  const Beside in_blocks(DType::f64, Backend::ref, BaseStorage::nf4);
+  const ModelsOnOneBase in_blocks(DType::f64, Backend::ref, BaseStorage::nf4);
   expect_as_alone(in_blocks, options(), greedy, "a base in blocks of 4 bits");
   const std::vector<PromptModel> whole = s.prompt_models(options()), blocks = in_blocks.prompt_models(options());
   EXPECT_NE(generate(whole, kOf, kPrompts)[0].logprob, generate(blocks, kOf, kPrompts)[0].logprob);
 }
 
 TEST(PromptModels, AdaptersDiffer) {
-  const Beside s;
-  std::vector<double> said;
+  const ModelsOnOneBase s;
+  std::vector<double> logprobs;
   for (const PromptModel& one : s.prompt_models(options()))
-    said.push_back(generate({&one, 1}, std::vector<size_t>{0}, {{5, 9, 17}})[0].logprob);
-  EXPECT_TRUE(said[0] != said[1] && said[1] != said[2] && said[0] != said[2]);
+    logprobs.push_back(generate({&one, 1}, std::vector<size_t>{0}, {{5, 9, 17}})[0].logprob);
+  EXPECT_TRUE(logprobs[0] != logprobs[1] && logprobs[1] != logprobs[2] && logprobs[0] != logprobs[2]);
 }
 
 TEST(PromptModels, TheBaseIsReadOncePerStep) {
-  const Beside s(DType::f32, Backend::cpu);
+  const ModelsOnOneBase s(DType::f32, Backend::cpu);
   const Prompts prompts = {{5, 9, 17}, {4, 8, 7}, {3, 2, 6}};
   auto count = [&](const std::vector<size_t>& of) {
     BaseReads reads;
@@ -113,9 +113,9 @@ TEST(PromptModels, TheBaseIsReadOncePerStep) {
 }
 
 TEST(PromptModels, TablesThatWereTrainedWholeShareNoBatch) {
-  const Beside s;
-  const LoadedModel whole = load_beside(s.base, kWhole);
-  EXPECT_FALSE(whole.beside);
+  const ModelsOnOneBase s;
+  const LoadedModel whole = load_on_base(s.base, kWhole);
+  EXPECT_FALSE(whole.adapters);
   const std::vector<PromptModel> all = {{&s.base, options()}, {&whole, options()}};
   EXPECT_THROW(generate(all, std::vector<size_t>{0, 1}, {{5}, {6}}), Error);
   EXPECT_EQ(generate(all, std::vector<size_t>{1, 1}, {{5}, {6}}).size(), 2u);

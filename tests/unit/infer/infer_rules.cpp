@@ -138,7 +138,7 @@ TEST(LengthLimit, IsTheLowerOfBoth) {
   EXPECT_EQ(length_limit({1, 2, 3}, o), 8);
 }
 
-TEST(CheckPrompts, SaysWhichPromptAndHowManyTokensAreLeft) {
+TEST(CheckPrompts, NamesThePromptAndTheTokensThatAreLeft) {
   GenerateOptions o;
   o.max_new_tokens = 5;
   o.numbers = {4, 6};
@@ -422,14 +422,14 @@ TEST(InferenceSpeed, DecodeCountsItsProductsAndKeys) {
 }
 
 // ModelLink's search ends when its worst result beats the best open beam, at any position among the candidates.
-TEST(BeamSearchRules, TheBestUnderWayIsTheBestOfAll) {
+TEST(BeamSearchRules, TheBestInFlightIsTheBestOfAll) {
   GenerateOptions o;
   o.end_ids = {0};
-  for (float under_way : {-0.5f, -2.0f}) {
+  for (float in_flight : {-0.5f, -2.0f}) {
     BeamSearch search({1, 1.0, EarlyStop::no, BeamRules::modellink}, o, {3}, 20, 0, 5);
-    search.follow({{0, 0, -1.0f, -1.0f}, {0, 2, under_way, under_way}});
-    EXPECT_EQ(search.done(), under_way < -1) << under_way;
-    EXPECT_EQ(search.best(1)[0].ids, under_way < -1 ? Ids{0} : Ids{2});
+    search.follow({{0, 0, -1.0f, -1.0f}, {0, 2, in_flight, in_flight}});
+    EXPECT_EQ(search.done(), in_flight < -1) << in_flight;
+    EXPECT_EQ(search.best(1)[0].ids, in_flight < -1 ? Ids{0} : Ids{2});
   }
   // An end behind the first `beams` is no result.
   BeamSearch search({1, 1.0, EarlyStop::no, BeamRules::modellink}, o, {3}, 20, 0, 5);
@@ -438,16 +438,16 @@ TEST(BeamSearchRules, TheBestUnderWayIsTheBestOfAll) {
   EXPECT_EQ(search.tokens(0), (Ids{3, 2}));
 }
 
-TEST(Beams, WhoHearsTokensMayStopHearing) {
+TEST(Beams, TokenCallbacksMayEndThemselves) {
   LoadedModel s = session_in(DType::f64);
   GenerateOptions o;
   o.max_new_tokens = 6;
   BeamOptions b;
   b.beams = 2;
-  int heard = 0;
-  const auto got =
-      generate_beams(s, {{5}, {6, 7}}, o, b, 1, {[&](size_t prompt, int32_t) { return prompt > 0 || ++heard < 3; }, {}, {}});
-  EXPECT_EQ(heard, 3);
+  int token_events = 0;
+  const auto got = generate_beams(s, {{5}, {6, 7}}, o, b, 1,
+                                  {[&](size_t prompt, int32_t) { return prompt > 0 || ++token_events < 3; }, {}, {}});
+  EXPECT_EQ(token_events, 3);
   EXPECT_EQ(got[0].ids.size(), 6u) << "the result is whole";
   EXPECT_TRUE(got[0].begun && got[1].begun);
   EXPECT_TRUE(generate(s, {{5}}, o)[0].begun);
@@ -475,8 +475,8 @@ TEST(SlotCache, RowsWithoutValues) {
 TEST(SlotCache, ShareOfOneRank) {
   constexpr int64_t rows = 1 << 15;  // 16 MiB, which a millionth of no machine has
   SlotCache cache({0}, {64, 64}, DType::f32, 1, 1'000'000);
-  const std::string said = message_of<UserError>([&] { cache.begin_step(rows, rows); });
-  EXPECT_NE(said.find("this rank has"), std::string::npos) << said;
+  const std::string message = message_of<UserError>([&] { cache.begin_step(rows, rows); });
+  EXPECT_NE(message.find("this rank has"), std::string::npos) << message;
   SlotCache all({0}, {1 << 20, 1 << 20}, DType::f32, 50000);
   EXPECT_NE(message_of<UserError>([&] { all.begin_step(1 << 20, 1 << 20); }).find("this machine has"), std::string::npos);
 }

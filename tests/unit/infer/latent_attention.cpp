@@ -22,7 +22,7 @@ struct Calls : Observer {
 // One prompt of 12 tokens, then 4 more steps of one token; two layers. Heads have 4 own channels, 6 rotated, 5 of
 // values; latents have 6. A whole prompt uses keys and values made of latents; later tokens, and pieces of two after
 // the first, do not.
-TEST(LatentAttention, TakesTheWayWithFewerProducts) {
+TEST(LatentAttention, TakesTheOrderWithFewerProducts) {
   LoadedModel s = load_model(kDeepseek, DType::f64, Backend::ref);
   const std::vector<int32_t> prompt{3, 7, 11, 4, 19, 5, 6, 8, 21, 22, 4, 9};
   for (const auto& [piece, expanded] : {std::pair<int64_t, int64_t>{1024, 1}, {2, 1}, {6, 1}}) {

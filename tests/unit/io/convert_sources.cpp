@@ -84,7 +84,7 @@ Values both(Values a, Values b) {
   return [a = std::move(a), b = std::move(b)](TorchSave& out) { a(out), b(out); };
 }
 
-TEST(MegatronArguments, SayWhatTheModelIs) {
+TEST(MegatronArguments, DescribeTheModel) {
   TemporaryFolder folder;
   const Tensors rms{{"embedding.word_embeddings.weight", {kRows, kHidden}},
                     {"decoder.layers.0.input_layernorm.weight", {kHidden}}};
@@ -304,7 +304,7 @@ TEST(MegatronNames, AreReadInEverySpelling) {
   EXPECT_EQ(got.at(layer_name(0, "mlp.up_proj.weight"))[0], 9000);
 }
 
-TEST(MegatronFolders, TheTrackerSaysWhichStepAndTheOlderFileIsTaken) {
+TEST(MegatronFolders, TheTrackerNamesTheStepAndTheOlderFileIsTaken) {
   TemporaryFolder folder;
   const Tensors t{{"embedding.word_embeddings.weight", {kRows, kHidden}},
                   {"decoder.layers.0.input_layernorm.weight", {kHidden}}};
@@ -329,7 +329,7 @@ TEST(MegatronFolders, TheTrackerSaysWhichStepAndTheOlderFileIsTaken) {
   EXPECT_EQ(open_megatron(folder / "run", StateKind::weights).path, folder / "run/iter_0000120") << "as DeepSpeed names it";
 }
 
-TEST(MegatronNotes, SayWhatTheArgumentsCannot) {
+TEST(MegatronNotes, NameWhatTheArgumentsCannot) {
   auto notes = [](Json config, MegatronNames names) {
     std::vector<std::string> out;
     megatron_notes(geometry_of(config, "test"), {names}, out);
@@ -379,7 +379,7 @@ struct Written {
   std::shared_ptr<const TorchFile> file;
 };
 
-TEST(MegatronArguments, OfEveryFamilySayItsParts) {
+TEST(MegatronArguments, OfEveryFamilyNameItsParts) {
   TemporaryFolder folder;
   auto with = [](Json c, const Json& more) { return c.update(more), c; };
   const Json gpt2{{"model_type", "gpt2"}, {"n_embd", kHidden},   {"n_layer", 1},
@@ -531,7 +531,7 @@ TEST(DeepSpeed, FrozenSharedAndBuffersComeAlong) {
 
 // --- MindFormers
 
-TEST(MindFormers, WhatTrainingPutsBesideWeightsIsNoWeight) {
+TEST(MindFormers, WhatTrainingPutsNextToWeightsIsNoWeight) {
   TemporaryFolder folder;
   const std::vector<float> zeros(2 * kFfn * kHidden), step{41};
   const std::vector<int32_t> whole{42};
@@ -629,7 +629,7 @@ TEST(Recognise, ByNamesInTheirOrder) {
 
 // --- vocabularies, adapters
 
-TEST(ResizeVocabulary, KeepsWhatTheVocabularySaid) {
+TEST(ResizeVocabulary, KeepsTheSettingsOfTheVocabulary) {
   auto resized = [](const Json& config, int64_t rows) {
     Weights w;
     w.config = config;
@@ -710,7 +710,7 @@ TEST(MegatronFolders, RanksThatDoNotBelongTogetherAreRefused) {
   const struct {
     const char* what;
     RankFile second;
-    const char* says;
+    const char* expected;
   } cases[] = {
       {"the same", {}, ""},
       {"another step", {.iteration = 5}, "ranks of different steps"},
@@ -725,8 +725,8 @@ TEST(MegatronFolders, RanksThatDoNotBelongTogetherAreRefused) {
     TemporaryFolder folder;
     write_rank(folder / "mp_rank_00/model_optim_rng.pt", {});
     write_rank(folder / "mp_rank_01/model_optim_rng.pt", c.second);
-    if (*c.says)
-      EXPECT_NE(message_of<UserError>([&] { open_megatron(folder.path(), StateKind::weights); }).find(c.says),
+    if (*c.expected)
+      EXPECT_NE(message_of<UserError>([&] { open_megatron(folder.path(), StateKind::weights); }).find(c.expected),
                 std::string::npos)
           << c.what;
     else
@@ -741,7 +741,7 @@ TEST(MegatronFolders, RanksThatDoNotBelongTogetherAreRefused) {
   EXPECT_EQ(p.integer(*p.find(p.root(), "iteration")), 8);
 }
 
-TEST(MegatronArguments, SayWhereTheRunStands) {
+TEST(MegatronArguments, NameTheStepOfTheRun) {
   TemporaryFolder folder;
   const Tensors tensors{{"embedding.word_embeddings.weight", {kRows, kHidden}},
                         {"decoder.layers.0.input_layernorm.weight", {kHidden}}};
@@ -921,7 +921,7 @@ TEST(DeepSpeed, RanksThatDoNotBelongTogetherAreRefused) {
   const struct {
     const char* what;
     ZeroFolder z;
-    const char* says;
+    const char* expected;
   } cases[] = {
       {"a rank is missing", {.ranks = 3}, "says 3 ranks, the folder holds 2 optimizer files"},
       {"a number is missing", {.one_more = 1}, "rank 1 of 2 has no optimizer file"},
@@ -931,7 +931,7 @@ TEST(DeepSpeed, RanksThatDoNotBelongTogetherAreRefused) {
   for (const auto& c : cases) {
     TemporaryFolder folder;
     c.z.write(folder.path());
-    EXPECT_NE(message_of<UserError>([&] { read_deepspeed(folder.path(), llama(), "c"); }).find(c.says), std::string::npos)
+    EXPECT_NE(message_of<UserError>([&] { read_deepspeed(folder.path(), llama(), "c"); }).find(c.expected), std::string::npos)
         << c.what;
   }
   TemporaryFolder folder;
@@ -946,7 +946,7 @@ TEST(DeepSpeed, RanksThatDoNotBelongTogetherAreRefused) {
 // --- what lies beside the weights
 
 // Tokenizer and generation_config.json in a folder of the layout are copied, for any source of the model's config.
-TEST(Beside, TokenizersComeAlongFromEveryLayout) {
+TEST(CompanionFiles, TokenizersComeAlongFromEveryLayout) {
   TemporaryFolder folder;
   std::filesystem::create_directories(folder / "hf");
   Json config = llama();
@@ -997,7 +997,7 @@ std::string hf_model(const TemporaryFolder& folder, const std::string& name, con
   return folder / name;
 }
 
-TEST(Convert, WhatIsNoWeightIsLeftOutAndTypesAreThoseAskedFor) {
+TEST(Convert, WhatIsNoWeightIsLeftOutAndTypesAreThoseRequested) {
   TemporaryFolder folder;
   const std::vector<std::byte> zeros(4096);
   Json tied = llama();
@@ -1021,9 +1021,9 @@ TEST(Convert, WhatIsNoWeightIsLeftOutAndTypesAreThoseAskedFor) {
   r = convert_weights({.input = in, .output = folder / "m", .to = ConvertTarget::megatron_mcore, .dtype = DType::f16}, quiet);
   for (const ConvertRow& row : r.rows) EXPECT_EQ(row.dtype, "f16") << row.name;
   r = convert_weights({.input = in, .output = folder / "half", .to = ConvertTarget::hf, .dtype = DType::bf16}, quiet);
-  const Json said = Json::parse(slurp(folder / "half/config.json"));
-  EXPECT_EQ(said.value("dtype", ""), "bfloat16");
-  EXPECT_FALSE(said.contains("torch_dtype")) << "the older name only where it was";
+  const Json saved_config = Json::parse(slurp(folder / "half/config.json"));
+  EXPECT_EQ(saved_config.value("dtype", ""), "bfloat16");
+  EXPECT_FALSE(saved_config.contains("torch_dtype")) << "the older name only where it was";
   // A family that is not known keeps its names, and whole numbers stay whole.
   std::filesystem::create_directories(folder / "other");
   spill(folder / "other/config.json", R"({"model_type": "no_such_family"})");
@@ -1078,27 +1078,27 @@ TEST(MindFormers, FilesThatDoNotBelongTogetherAreRefused) {
     if (with_step) t.push_back({"global_step", DType::i64, {1}, std::as_bytes(std::span(number))});
     save_safetensors(at, t);
   };
-  auto says = [&](const std::string& at, const char* text) {
+  auto expect_error = [&](const std::string& at, const char* text) {
     EXPECT_NE(message_of<UserError>([&] { read_mindformers(at, llama(), "c", false, StateKind::weights); }).find(text),
               std::string::npos)
         << text;
   };
   save(folder / "a/rank_0/x.safetensors", "model.norm_out.weight"),
       save(folder / "a/rank_2/x.safetensors", "model.norm_out.weight");
-  says(folder / "a", "rank 1 has no file");
+  expect_error(folder / "a", "rank 1 has no file");
   save(folder / "b/x_rank_0-1.safetensors", "model.norm_out.weight"),
       save(folder / "b/y_rank_0-2.safetensors", "model.norm_out.weight");
-  says(folder / "b", "is of rank 0 too");
+  expect_error(folder / "b", "is of rank 0 too");
   save(folder / "c/model-00001.safetensors", "model.norm_out.weight"),
       save(folder / "c/model-00002.safetensors", "model.norm_out.weight");
-  says(folder / "c", "tensor is stored twice");
+  expect_error(folder / "c", "tensor is stored twice");
   save(folder / "d/model-00001.safetensors", "model.norm_out.weight");
   spill(folder / "d/param_name_map.json",
         R"({"model.norm_out.weight": "model-00001.safetensors", "lm_head.weight": "model-00002.safetensors"})");
-  says(folder / "d", "one of the files must hold it");
+  expect_error(folder / "d", "one of the files must hold it");
   save(folder / "e/x_rank_0-1.safetensors", "model.norm_out.weight"),
       save(folder / "e/model.safetensors", "model.norm_out.weight");
-  says(folder / "e", "two layouts in one folder");
+  expect_error(folder / "e", "two layouts in one folder");
   save(folder / "f.safetensors", "model.norm_out.weight", -3, true);
   EXPECT_EQ(read_mindformers(folder / "f.safetensors", llama(), "c", false, StateKind::weights).position.step, 0)
       << "no step is negative";
@@ -1106,7 +1106,7 @@ TEST(MindFormers, FilesThatDoNotBelongTogetherAreRefused) {
 
 // --- Ravine's checkpoints: the parts of a run that are kept, and the search for its model and tokenizer
 
-TEST(RavineRun, KeepsItsPlaceAndItsModel) {
+TEST(RavineRun, KeepsItsPositionAndItsModel) {
   TemporaryFolder folder;
   const auto quiet = [](int64_t, int64_t) {};
   convert_weights({.input = hf_model(folder, "hf", llama()), .output = folder / "run", .to = ConvertTarget::ravine}, quiet);

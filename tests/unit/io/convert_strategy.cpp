@@ -24,7 +24,7 @@ std::string item(const std::string& name, const std::vector<int>& devices, const
       3, part(1, name) + part(2, part(1, dims(devices)) + part(2, dims(map)) + std::string{'\x38', static_cast<char>(shards)}));
 }
 
-TEST(Strategy, SaysInHowManyPartsDimsAreCut) {
+TEST(Strategy, GivesTheNumberOfPartsOfDims) {
   const std::string file = item("a", {4, 2}, {0, -1}, 0) + item("1-b", {4, 2}, {-1, 1}, 0) + item("c", {4, 2}, {0}, 4);
   const MindFormersCuts cuts = parse_mindformers_strategy(file, "s.ckpt");
   EXPECT_EQ(cuts, (MindFormersCuts{{"a", {2, 1}}, {"b", {1, 4}}, {"c", {8}}})) << "axis 0 is the last; b is of stage 1";

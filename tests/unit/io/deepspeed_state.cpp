@@ -184,18 +184,18 @@ TEST(DeepSpeedState, AFolderIsReplacedWhereThatIsAllowed) {
 TEST(DeepSpeedState, WhatCannotBeWrittenIsRefused) {
   TemporaryFolder folder;
   const Json model = small_llama(false);
-  const auto says = [&](const Ours& ours, const Json& config, const DeepSpeedState& s, const std::string& words) {
+  const auto expect_refused = [&](const Ours& ours, const Json& config, const DeepSpeedState& s, const std::string& words) {
     const std::string message = message_of<UserError>([&] { written(folder, ours, config, s, "refused"); });
     EXPECT_NE(message.find(words), std::string::npos) << message;
     EXPECT_FALSE(folder.has("refused"));
   };
   const Ours adam(folder, model, kScalars, {"m", "v"});
-  says(adam, model, {.compute = DType::f64}, "DeepSpeed trains in f32, bf16 and f16");
+  expect_refused(adam, model, {.compute = DType::f64}, "DeepSpeed trains in f32, bf16 and f16");
   DeepSpeedState grouped;
   grouped.optimizer.groups = {ParamGroup{.match = "*"}};
-  says(adam, model, grouped, "optimizer.groups");
+  expect_refused(adam, model, grouped, "optimizer.groups");
   TemporaryFolder other;
-  says(Ours(other, model, kScalars, {"momentum"}), model, {}, "states of adamw, adam and lion are written");
+  expect_refused(Ours(other, model, kScalars, {"momentum"}), model, {}, "states of adamw, adam and lion are written");
 }
 
 // Every file cut anywhere, or with a byte changed: an error that names a file, or what was there; never anything else.

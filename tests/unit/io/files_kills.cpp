@@ -148,12 +148,12 @@ TEST(Kills, WhatIsTouchedIsOurs) {
   if (!child.possible) GTEST_SKIP() << "no tracing here";
   ASSERT_EQ(child.status, 0);
   // The folder of the checkpoints, and its parent, are on the disk before anything is said to be saved.
-  auto place = [&](const std::string& call) {
+  auto call_index = [&](const std::string& call) {
     return std::find(child.calls.begin(), child.calls.end(), call) - child.calls.begin();
   };
   const auto end = static_cast<std::ptrdiff_t>(child.calls.size());
   for (const std::string& made : {folder / "run", dir}) {
-    const auto made_at = place("mkdir " + made), synced = place("fsync " + folder_of(made));
+    const auto made_at = call_index("mkdir " + made), synced = call_index("fsync " + folder_of(made));
     EXPECT_TRUE(made_at < synced && synced < end)
         << made << ": made at " << made_at << ", its name synced at " << synced << " of " << end;
   }

@@ -174,7 +174,7 @@ TEST(Checkpoint, RanksThatDoNotFitAreNotMadeComplete) {
   EXPECT_EQ(folder.count(), 0);
 }
 
-// Runs `body(tell)` in a child process and kills it `moment` after it has called tell().
+// Runs `body(notify)` in a child process and kills it `moment` after it has called notify().
 template <class F>
 void kill_after(std::chrono::microseconds moment, F&& body) {
   int pipe[2];
@@ -189,8 +189,8 @@ void kill_after(std::chrono::microseconds moment, F&& body) {
     ::_exit(3);
   }
   ::close(pipe[1]);
-  char told = 0;
-  EXPECT_EQ(::read(pipe[0], &told, 1), 1) << "the child ended before it told";
+  char ready = 0;
+  EXPECT_EQ(::read(pipe[0], &ready, 1), 1) << "the child ended before it told";
   std::this_thread::sleep_for(moment);
   ::close(pipe[0]);
   ::kill(child, SIGKILL);
@@ -205,7 +205,7 @@ TEST(Checkpoint, AKillAtAnyMomentLeavesAValidLatest) {
   std::mt19937 random(11);
   int64_t last = 0, found = 0;
   for (int kill = 0; kill < 20; ++kill) {
-    kill_after(std::chrono::microseconds(random() % 120000), [&](auto tell) {
+    kill_after(std::chrono::microseconds(random() % 120000), [&](auto notify) {
       ::signal(SIGPIPE, SIG_IGN);
       clean_leftovers(folder.path());
       TestState live(rows);
@@ -213,9 +213,9 @@ TEST(Checkpoint, AKillAtAnyMomentLeavesAValidLatest) {
       for (int64_t step = last + 1;; ++step) {
         live.fill(step);
         writer.save(folder.path(), step, live.state(), 2);
-        if (kill > 0) tell();  // the first child completes one at least
+        if (kill > 0) notify();  // the first child completes one at least
         writer.wait();
-        tell();
+        notify();
       }
     });
     clean_leftovers(folder.path());

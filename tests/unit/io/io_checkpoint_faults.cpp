@@ -36,7 +36,7 @@ std::string refusal(const std::string& dir) {
   return message_of<UserError>([&] { CheckpointReader reader(dir, true); });
 }
 
-#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+#define EXPECT_CONTAINS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
 TEST(CheckpointFaults, EveryFlippedBitIsFound) {
   TemporaryFolder folder;
@@ -47,7 +47,7 @@ TEST(CheckpointFaults, EveryFlippedBitIsFound) {
     for (size_t i = 0; i < good.size(); i += (i < 4200 ? 41 : 97)) {
       flip(path, i, static_cast<int>(i % 8));
       const std::string text = refusal(dir);
-      EXPECT_SAYS(text, path);
+      EXPECT_CONTAINS(text, path);
       if (::testing::Test::HasFailure()) FAIL() << path << " byte " << i;
       spill(path, good);
     }
@@ -55,7 +55,7 @@ TEST(CheckpointFaults, EveryFlippedBitIsFound) {
   // A flipped bit of a tensor is named by the tensor.
   const std::string good = slurp(state);
   flip(state, good.size() - 1, 0);
-  EXPECT_SAYS(refusal(dir), state + ": tensor 'scalar'): its checksum is ");
+  EXPECT_CONTAINS(refusal(dir), state + ": tensor 'scalar'): its checksum is ");
   EXPECT_NO_THROW(CheckpointReader(dir, false));  // bytes are looked at only when verifying
 }
 
@@ -69,9 +69,9 @@ TEST(CheckpointFaults, ALatestThatCannotBeWritten) {
   CheckpointWriter writer;
   writer.save(folder.path(), 4, live.state(), 1);
   writer.wait();
-  const std::string said = writer.take_warning().value_or("");
-  EXPECT_SAYS(said, "checkpoint step_000004 is saved, but");
-  EXPECT_EQ(said.find("not saved"), std::string::npos) << said;
+  const std::string message = writer.take_warning().value_or("");
+  EXPECT_CONTAINS(message, "checkpoint step_000004 is saved, but");
+  EXPECT_EQ(message.find("not saved"), std::string::npos) << message;
   const auto saved = writer.take_saved();
   ASSERT_TRUE(saved.has_value());
   EXPECT_EQ(saved->step, 4);
@@ -94,7 +94,7 @@ TEST(CheckpointFaults, PaddingIsCheckedToo) {
   const std::string file = folder / "step_000001/state-00000.safetensors";
   CheckpointReader(folder / "step_000001", true);
   flip(file, 4096 + 50, 3);
-  EXPECT_SAYS(refusal(folder / "step_000001"), file + ": tensor '~pad.0'): padding must be zero");
+  EXPECT_CONTAINS(refusal(folder / "step_000001"), file + ": tensor '~pad.0'): padding must be zero");
 }
 
 TEST(CheckpointFaults, FilesMissingOrOfAnotherSize) {
@@ -104,30 +104,30 @@ TEST(CheckpointFaults, FilesMissingOrOfAnotherSize) {
   const std::string good = slurp(state);
   for (size_t size : {size_t{0}, size_t{5}, size_t{4000}, good.size() - 1}) {
     spill(state, good.substr(0, size));
-    EXPECT_SAYS(refusal(dir), fmt::format("checkpoint is damaged ({}): the file has {} bytes, the manifest says {}", state,
-                                          size, good.size()));
+    EXPECT_CONTAINS(refusal(dir), fmt::format("checkpoint is damaged ({}): the file has {} bytes, the manifest says {}", state,
+                                              size, good.size()));
   }
   spill(state, good + "x");
-  EXPECT_SAYS(refusal(dir), "the file has");
+  EXPECT_CONTAINS(refusal(dir), "the file has");
   fs::remove(state);
-  EXPECT_SAYS(refusal(dir), state + "): the file is missing");
+  EXPECT_CONTAINS(refusal(dir), state + "): the file is missing");
   fs::create_directory(state);
-  EXPECT_SAYS(refusal(dir), state + "): it must be a regular file");
+  EXPECT_CONTAINS(refusal(dir), state + "): it must be a regular file");
   fs::remove(manifest);
-  EXPECT_SAYS(refusal(dir), manifest + "): the file is missing");
+  EXPECT_CONTAINS(refusal(dir), manifest + "): the file is missing");
   for (const std::string& text :
        {std::string(), std::string("{}"), std::string("{\"checksum\":\"0000000000000000\""), std::string(5000, 'x')}) {
     spill(manifest, text);
-    EXPECT_SAYS(refusal(dir), "checkpoint is damaged (" + manifest);
+    EXPECT_CONTAINS(refusal(dir), "checkpoint is damaged (" + manifest);
   }
-  EXPECT_SAYS(refusal(folder / "nothing"), "cannot open checkpoint (" + (folder / "nothing"));
+  EXPECT_CONTAINS(refusal(folder / "nothing"), "cannot open checkpoint (" + (folder / "nothing"));
 }
 
 // False manifests with a right checksum.
 TEST(CheckpointFaults, LyingManifests) {
   struct Lie {
-    const char* says;
-    std::function<void(Json&)> tell;
+    const char* expected;
+    std::function<void(Json&)> falsify;
   };
   const std::vector<Lie> lies = {
       {"another format (", [](Json& j) { j["version"] = 3; }},
@@ -191,11 +191,11 @@ TEST(CheckpointFaults, LyingManifests) {
   const std::string dir = folder / "step_000007", manifest = dir + "/manifest.json", good = slurp(manifest);
   for (const Lie& lie : lies) {
     Json j = Json::parse(good);
-    lie.tell(j);
+    lie.falsify(j);
     spill(manifest, seal_manifest(j.dump()));
     const std::string text = refusal(dir);
-    EXPECT_SAYS(text, lie.says);
-    EXPECT_SAYS(text, dir);
+    EXPECT_CONTAINS(text, lie.expected);
+    EXPECT_CONTAINS(text, dir);
   }
   Json j = Json::parse(good);
   spill(manifest, seal_manifest(j.dump()));
@@ -203,7 +203,7 @@ TEST(CheckpointFaults, LyingManifests) {
   // A scalar that was changed by hand is found by the checksum.
   j["scalars"]["lr"] = 1;
   spill(manifest, j.dump());
-  EXPECT_SAYS(refusal(dir), "its checksum is");
+  EXPECT_CONTAINS(refusal(dir), "its checksum is");
 }
 
 TEST(CheckpointFaults, ReadsThatDoNotFit) {
@@ -215,15 +215,15 @@ TEST(CheckpointFaults, ReadsThatDoNotFit) {
   auto read = [&](const std::string& name, DType t, Shape shape, Shape whole, std::vector<int64_t> begin) {
     reader.read(name, view_of(room.data(), t, shape), whole, begin);
   };
-  EXPECT_SAYS(message_of<UserError>([&] { read("w.layer9", DType::f32, global, global, {}); }),
-              "missing tensor (" + (folder / "step_000007") + ": tensor 'w.layer9')");
-  EXPECT_SAYS(message_of<UserError>([&] { read("w.layer0", DType::f64, global, global, {}); }),
-              "it is f32, this run needs f64");
-  EXPECT_SAYS(message_of<UserError>([&] {
-                read("w.layer0", DType::f32, {3, 40}, {3, 40}, {});
-              }),
-              "it is [3, 48], this run needs [3, 40]");
-  EXPECT_SAYS(message_of<Error>([&] { read("w.layer0", DType::f32, global, global, {1, 0}); }), "lies inside [3, 48]");
+  EXPECT_CONTAINS(message_of<UserError>([&] { read("w.layer9", DType::f32, global, global, {}); }),
+                  "missing tensor (" + (folder / "step_000007") + ": tensor 'w.layer9')");
+  EXPECT_CONTAINS(message_of<UserError>([&] { read("w.layer0", DType::f64, global, global, {}); }),
+                  "it is f32, this run needs f64");
+  EXPECT_CONTAINS(message_of<UserError>([&] {
+                    read("w.layer0", DType::f32, {3, 40}, {3, 40}, {});
+                  }),
+                  "it is [3, 48], this run needs [3, 40]");
+  EXPECT_CONTAINS(message_of<Error>([&] { read("w.layer0", DType::f32, global, global, {1, 0}); }), "lies inside [3, 48]");
 }
 
 TEST(CheckpointFaults, ADamagedNewestIsNamedAndTheOneBeforeUsed) {
@@ -236,12 +236,12 @@ TEST(CheckpointFaults, ADamagedNewestIsNamedAndTheOneBeforeUsed) {
   flip(folder / "step_000030/state-00000.safetensors", 5000, 0);
   EXPECT_EQ(newest_checkpoint(folder.path(), warn), folder / "step_000020");
   ASSERT_EQ(warnings.size(), 1u);
-  EXPECT_SAYS(warnings[0], folder / "step_000030/state-00000.safetensors");
+  EXPECT_CONTAINS(warnings[0], folder / "step_000030/state-00000.safetensors");
   warnings.clear();
   fs::remove_all(folder / "step_000030");
   EXPECT_EQ(newest_checkpoint(folder.path(), warn), folder / "step_000020");
   ASSERT_EQ(warnings.size(), 1u);
-  EXPECT_SAYS(warnings[0], "latest names step_000030, which is not there");
+  EXPECT_CONTAINS(warnings[0], "latest names step_000030, which is not there");
   warnings.clear();
   spill(folder / "latest", "../../etc");
   EXPECT_EQ(newest_checkpoint(folder.path(), warn), folder / "step_000020");
@@ -250,8 +250,8 @@ TEST(CheckpointFaults, ADamagedNewestIsNamedAndTheOneBeforeUsed) {
   EXPECT_EQ(newest_checkpoint(folder.path(), warn), folder / "step_000020");
   EXPECT_TRUE(warnings.empty());
   for (int64_t step : {10, 20}) fs::remove(folder.path() + "/" + checkpoint_name(step) + "/manifest.json");
-  EXPECT_SAYS(message_of<UserError>([&] { newest_checkpoint(folder.path(), warn); }),
-              "no checkpoint can be used (" + folder.path() + "): all 2 are damaged");
+  EXPECT_CONTAINS(message_of<UserError>([&] { newest_checkpoint(folder.path(), warn); }),
+                  "no checkpoint can be used (" + folder.path() + "): all 2 are damaged");
 }
 
 TEST(CheckpointFaults, DiskFullLosesNothing) {
@@ -272,9 +272,9 @@ TEST(CheckpointFaults, DiskFullLosesNothing) {
   writer.wait();
   setrlimit(RLIMIT_FSIZE, &before);
   const std::string text = writer.take_warning().value_or("");
-  EXPECT_SAYS(text, "checkpoint step_000002 was not saved, earlier ones are untouched");
-  EXPECT_SAYS(text, "the limit on file sizes of this process is 1.0 MiB (ulimit -f)");
-  EXPECT_SAYS(text, folder / "step_000002");
+  EXPECT_CONTAINS(text, "checkpoint step_000002 was not saved, earlier ones are untouched");
+  EXPECT_CONTAINS(text, "the limit on file sizes of this process is 1.0 MiB (ulimit -f)");
+  EXPECT_CONTAINS(text, folder / "step_000002");
   EXPECT_EQ(writer.take_warning(), std::nullopt);
   EXPECT_EQ(folder.count(), 2);  // latest and step_000001
   back.load(CheckpointReader(*newest_checkpoint(folder.path(), [](auto& w) { ADD_FAILURE() << w; }), true));
@@ -293,7 +293,7 @@ TEST(CheckpointFaults, AFolderThatCannotBeWrittenIsAWarning) {
   CheckpointWriter writer;
   writer.save(folder / "c", 1, live.state(), 1);
   writer.wait();
-  EXPECT_SAYS(writer.take_warning().value_or(""), folder / "c/step_000001");
+  EXPECT_CONTAINS(writer.take_warning().value_or(""), folder / "c/step_000001");
 }
 
 TEST(CheckpointFaults, WrongStateIsRefusedAtOnce) {
@@ -306,12 +306,12 @@ TEST(CheckpointFaults, WrongStateIsRefusedAtOnce) {
     return message_of<Error>([&] { writer.save(folder.path(), 1, s, 1); });
   };
   const TensorView v = view_of(x.data(), DType::f32, {3, 2});
-  EXPECT_SAYS(text({{"x", v, {4, 2}, {}, 0}}), "'x': slices hold 6 of the 8");
-  EXPECT_SAYS(text({{"x", v, {3, 2}, {}, 0}, {"x", v, {3, 2}, {}, 0}}), "'x': slices [0:3, 0:2] and [0:3, 0:2] overlap");
-  EXPECT_SAYS(text({{"x", v, {3, 2}, {1, 0}, 0}}), "got 'x' [3, 2] in [3, 2]");
-  EXPECT_SAYS(text({{"x", v, {6}, {}, 0}}), "got 'x' [3, 2] in [6]");
-  EXPECT_SAYS(text({{"x", v.columns(0, 1), {3, 1}, {}, 0}}), "contiguous");
-  EXPECT_SAYS(text({{"~pad.0", v, {3, 2}, {}, 0}}), "reserved");
+  EXPECT_CONTAINS(text({{"x", v, {4, 2}, {}, 0}}), "'x': slices hold 6 of the 8");
+  EXPECT_CONTAINS(text({{"x", v, {3, 2}, {}, 0}, {"x", v, {3, 2}, {}, 0}}), "'x': slices [0:3, 0:2] and [0:3, 0:2] overlap");
+  EXPECT_CONTAINS(text({{"x", v, {3, 2}, {1, 0}, 0}}), "got 'x' [3, 2] in [3, 2]");
+  EXPECT_CONTAINS(text({{"x", v, {6}, {}, 0}}), "got 'x' [3, 2] in [6]");
+  EXPECT_CONTAINS(text({{"x", v.columns(0, 1), {3, 1}, {}, 0}}), "contiguous");
+  EXPECT_CONTAINS(text({{"~pad.0", v, {3, 2}, {}, 0}}), "reserved");
   EXPECT_EQ(folder.count(), 0);
 }
 
@@ -330,12 +330,12 @@ TEST(CheckpointFaults, FilesOfOthersInACheckpointStay) {
   auto warning_of = [&](int64_t step, int64_t keep) { return warning_of_save(writer, folder, live, step, keep); };
   EXPECT_EQ(warning_of(1, 1), "");
   spill(folder / "step_000001/notes.txt", "dear");
-  EXPECT_SAYS(warning_of(2, 1), "checkpoint step_000001 stays, it holds 'notes.txt'");
+  EXPECT_CONTAINS(warning_of(2, 1), "checkpoint step_000001 stays, it holds 'notes.txt'");
   EXPECT_EQ(slurp(folder / "step_000001/notes.txt"), "dear");
   CheckpointReader(folder / "step_000001", true);
   spill(folder / "step_000002/notes.txt", "dear");
   const std::string before = slurp(folder / "step_000002/manifest.json");
-  EXPECT_SAYS(warning_of(2, 0), "was not saved");
+  EXPECT_CONTAINS(warning_of(2, 0), "was not saved");
   EXPECT_EQ(slurp(folder / "step_000002/notes.txt"), "dear");
   EXPECT_EQ(slurp(folder / "step_000002/manifest.json"), before);
   EXPECT_EQ(warning_of(3, int64_t{4294967297}), "");  // more than an int holds
@@ -352,12 +352,12 @@ TEST(CheckpointFaults, AWriteProtectedCheckpointStays) {
   const auto write = fs::perms::owner_write | fs::perms::group_write | fs::perms::others_write;
   fs::permissions(folder / "step_000001", write, fs::perm_options::remove);
   fs::permissions(folder / "step_000002/manifest.json", write, fs::perm_options::remove);
-  const std::string said = warning_of(4, 1);
-  EXPECT_SAYS(said, "checkpoint step_000001 stays, it is write-protected");
-  EXPECT_SAYS(said, "checkpoint step_000002 stays, it is write-protected");
+  const std::string message = warning_of(4, 1);
+  EXPECT_CONTAINS(message, "checkpoint step_000001 stays, it is write-protected");
+  EXPECT_CONTAINS(message, "checkpoint step_000002 stays, it is write-protected");
   EXPECT_FALSE(folder.has("step_000003"));
   for (const char* name : {"step_000001", "step_000002"}) EXPECT_NO_THROW(CheckpointReader(folder / name, true));
-  EXPECT_SAYS(warning_of(1, 0), "it is write-protected");  // nor is it replaced
+  EXPECT_CONTAINS(warning_of(1, 0), "it is write-protected");  // nor is it replaced
   EXPECT_NO_THROW(CheckpointReader(folder / "step_000001", true));
   EXPECT_EQ(folder.count(), 4) << "and nothing lies there under other names";
   fs::permissions(folder / "step_000001", fs::perms::owner_all);
@@ -390,11 +390,11 @@ TEST(CheckpointFaults, DamagedOnesAreNotCountedAmongThoseThatAreKept) {
     spill(folder / "step_000003/manifest.json", "{");
     // For its own checkpoints it checks sizes and headers only: the next process finds the flipped bit, since it reads
     // them whole.
-    EXPECT_SAYS(save(writer, 5, 3), "step_000003/manifest.json");
+    EXPECT_CONTAINS(save(writer, 5, 3), "step_000003/manifest.json");
     EXPECT_EQ(steps_in(folder.path()), (Steps{2, 3, 4, 5})) << "5, 4 and 2 are kept, the damaged 3 lies among them";
   }
   CheckpointWriter writer;
-  EXPECT_SAYS(save(writer, 6, 3), "step_000004/state-00000.safetensors");
+  EXPECT_CONTAINS(save(writer, 6, 3), "step_000004/state-00000.safetensors");
   EXPECT_EQ(steps_in(folder.path()), (Steps{2, 3, 4, 5, 6})) << "the last sound ones stay";
   EXPECT_EQ(save(writer, 7, 2), "") << "it is said once";
   EXPECT_EQ(steps_in(folder.path()), (Steps{6, 7}));
@@ -448,7 +448,7 @@ TEST(CheckpointFaults, ALateRanksPartIsNotTakenForOneOfTheNextSave) {
   first.save(folder.path(), 5, state_of_rank(0, 1), 0);
   first.wait();
   setrlimit(RLIMIT_FSIZE, &before);
-  EXPECT_SAYS(first.take_warning().value_or(""), "was not saved");
+  EXPECT_CONTAINS(first.take_warning().value_or(""), "was not saved");
   late.save(folder.path(), 5, state_of_rank(1, 1), 0);
   late.wait();
   first.save(folder.path(), 5, state_of_rank(0, 2), 0);

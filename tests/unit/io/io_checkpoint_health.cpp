@@ -83,14 +83,14 @@ TEST(CheckpointHealth, TheNewestHealthyOneStaysByTheSameVerdicts) {
 
 TEST(CheckpointHealth, WhatCannotBeReadIsAWarningOfTheSaveAndAnErrorOfTheResume) {
   HealthRun run;
-  std::string said = run.save(1, Json(5));
-  EXPECT_TRUE(run.saved) << said;
-  EXPECT_NE(said.find(kHealthFile), std::string::npos) << said;
+  std::string message = run.save(1, Json(5));
+  EXPECT_TRUE(run.saved) << message;
+  EXPECT_NE(message.find(kHealthFile), std::string::npos) << message;
   run.save(2, true);
   run.write("[{\"is_health\":0,");
-  said = run.save(3, true, 1);
-  EXPECT_TRUE(run.saved) << said;
-  EXPECT_NE(said.find(kHealthFile), std::string::npos) << said;
+  message = run.save(3, true, 1);
+  EXPECT_TRUE(run.saved) << message;
+  EXPECT_NE(message.find(kHealthFile), std::string::npos) << message;
   EXPECT_EQ(run.steps(), (Steps{1, 2, 3})) << "nothing goes whose verdict is not known";
   try {
     run.healthy(3);
@@ -99,9 +99,9 @@ TEST(CheckpointHealth, WhatCannotBeReadIsAWarningOfTheSaveAndAnErrorOfTheResume)
     EXPECT_NE(std::string(e.what()).find(run.file()), std::string::npos) << e.what();
   }
   unlink(run.file().c_str());
-  said = run.save(4, true, 1);  // 1 carries a verdict that is none
-  EXPECT_TRUE(run.saved) << said;
-  EXPECT_NE(said.find("step_000001"), std::string::npos) << said;
+  message = run.save(4, true, 1);  // 1 carries a verdict that is none
+  EXPECT_TRUE(run.saved) << message;
+  EXPECT_NE(message.find("step_000001"), std::string::npos) << message;
   EXPECT_THROW(run.healthy(1), UserError);
 }
 

@@ -42,7 +42,7 @@ MegatronState with(MegatronNames names, int64_t tensor, int64_t pipeline, int64_
                    bool distributed, int64_t ranks = 1) {
   MegatronState s;
   s.layout = {
-      .names = names, .tensor = tensor, .pipeline = pipeline, .virtual_stages = virtual_stages, .place = "iter_0000005/"};
+      .names = names, .tensor = tensor, .pipeline = pipeline, .virtual_stages = virtual_stages, .subfolder = "iter_0000005/"};
   s.distributed = distributed, s.ranks = ranks, s.compute = compute;
   s.dynamic_scale = compute == DType::f16;
   s.scheduler = {{"max_lr", 0.5}, {"lr_decay_style", "linear"}};
@@ -130,20 +130,20 @@ TEST(MegatronState, TwiceTheSameBytes) {
 TEST(MegatronState, WhatCannotBeWrittenIsRefused) {
   TemporaryFolder folder;
   const Json model = llama(false, 1);
-  const auto says = [&](const Ours& ours, const MegatronState& s, const std::string& words) {
+  const auto expect_refused = [&](const Ours& ours, const MegatronState& s, const std::string& words) {
     const std::string message = message_of<UserError>([&] { written(folder, ours, model, s, "refused"); });
     EXPECT_NE(message.find(words), std::string::npos) << message;
     EXPECT_FALSE(folder.has("refused"));
   };
   const MegatronState plain = with(MegatronNames::mcore, 1, 1, 1, DType::f32, false);
   const Ours adam(folder, model, kScalars, {"m", "v"});
-  says(adam, with(MegatronNames::mcore, 1, 1, 1, DType::f64, false), "Megatron trains in f32, bf16 and f16");
+  expect_refused(adam, with(MegatronNames::mcore, 1, 1, 1, DType::f64, false), "Megatron trains in f32, bf16 and f16");
   MegatronState grouped = plain;
   grouped.optimizer.groups = {ParamGroup{.match = "*"}};
-  says(adam, grouped, "optimizer.groups");
+  expect_refused(adam, grouped, "optimizer.groups");
   TemporaryFolder momentum, frozen;
-  says(Ours(momentum, model, kScalars, {"momentum"}), plain, "states of adamw and adam are written");
-  says(Ours(frozen, model, kScalars, {"m", "v"}, {"model.norm.weight"}), plain, "no exp_avg of 'model.norm.weight'");
+  expect_refused(Ours(momentum, model, kScalars, {"momentum"}), plain, "states of adamw and adam are written");
+  expect_refused(Ours(frozen, model, kScalars, {"m", "v"}, {"model.norm.weight"}), plain, "no exp_avg of 'model.norm.weight'");
 }
 
 TEST(MegatronState, CutAndChangedFiles) {
@@ -214,7 +214,7 @@ TEST(MegatronState, AStepThatIsNoneIsRefused) {
     for (int i = 0; i < 4; ++i) out += static_cast<char>(static_cast<uint32_t>(v) >> (8 * i));
     return out;
   };
-  const auto said = [&](const std::string& before, const std::string& after) {
+  const auto error_text = [&](const std::string& before, const std::string& after) {
     std::string changed = whole;
     size_t found = 0;
     for (size_t n = changed.find(before); n != std::string::npos; n = changed.find(before, n + 1), ++found)
@@ -229,19 +229,19 @@ TEST(MegatronState, AStepThatIsNoneIsRefused) {
     for (const char* word : words) EXPECT_NE(message.find(word), std::string::npos) << word << " in " << message;
   };
   const std::string none = "NN0N0", text = std::string("U\x03now", 5);  // None, and None twice put away; a text
-  has(said("iteration" + integer(5), "iterati0n" + integer(5)), {"missing", "model_optim_rng.pt: iteration"});
-  has(said("iteration" + integer(5), "iteration" + none), {"no whole number"});
-  has(said("iteration" + integer(5), "iteration" + integer(-3)), {"-3", "it counts from 0"});
-  has(said("iteration" + integer(5), "iteration" + integer(6)), {"iter_0000005", "says 5", "bad iteration: 6"});
+  has(error_text("iteration" + integer(5), "iterati0n" + integer(5)), {"missing", "model_optim_rng.pt: iteration"});
+  has(error_text("iteration" + integer(5), "iteration" + none), {"no whole number"});
+  has(error_text("iteration" + integer(5), "iteration" + integer(-3)), {"-3", "it counts from 0"});
+  has(error_text("iteration" + integer(5), "iteration" + integer(6)), {"iter_0000005", "says 5", "bad iteration: 6"});
   const std::string step = std::string("X\x04\0\0\0step", 9);
-  has(said(step + integer(4), step + integer(-1)), {"bad step of the optimizer: -1"});
-  has(said(step + integer(4), step + text), {"bad step of the optimizer: no whole number"});
+  has(error_text(step + integer(4), step + integer(-1)), {"bad step of the optimizer: -1"});
+  has(error_text(step + integer(4), step + text), {"bad step of the optimizer: no whole number"});
   fs::rename(at + "/iter_0000005", at + "/iter_0000007");
   spill(at + "/latest_checkpointed_iteration.txt", "7");
   has(message_of<UserError>([&] { open_megatron_state(at, model, "test", 6); }), {"iter_0000007", "says 7"});
 }
 
-TEST(MegatronState, PlacesInABuffer) {
+TEST(MegatronState, OffsetsInABuffer) {
   const std::vector<int64_t> counts{100, 64, 10, 7};  // from the first to the last of the model
   const struct {
     DistribLayout layout;
@@ -258,7 +258,7 @@ TEST(MegatronState, PlacesInABuffer) {
       {{.alignment = 1, .bucket = 17}, -1, {81, 17, 7, 0}, 181},
   };
   for (const auto& c : cases) {
-    const DistribPlaces p = distrib_places(counts, c.layout, c.tied);
+    const DistribOffsets p = distrib_offsets(counts, c.layout, c.tied);
     EXPECT_EQ(p.begin, c.begin) << fmt::format("{} {} {}", c.layout.alignment, c.layout.bucket, c.layout.shared);
     EXPECT_EQ(p.count, c.count);
   }
@@ -293,11 +293,11 @@ void write_files(const std::string& folder, const Values& distrib, const Data& d
   state.commit();
 }
 
-// {chunk 0: {type: {key: [tensors]}}} and what `beside` writes into the outer dict; `inside` into the inner one.
-Values form(const std::vector<std::vector<int64_t>>& sizes, bool list, const Values& beside = {}, const Values& inside = {}) {
+// {chunk 0: {type: {key: [tensors]}}} and what `extra` writes into the outer dict; `inside` into the inner one.
+Values form(const std::vector<std::vector<int64_t>>& sizes, bool list, const Values& extra = {}, const Values& inside = {}) {
   return [=](TorchSave& out) {
     out.begin_dict();
-    if (beside) beside(out);
+    if (extra) extra(out);
     out.integer(0), out.begin_dict(), out.type(DType::f32), out.begin_dict();
     constexpr const char* kKeys[] = {"param", "exp_avg", "exp_avg_sq"};
     for (size_t k = 0; k < sizes.size(); ++k) {
@@ -338,7 +338,7 @@ TEST(MegatronState, FormsOfEveryVersion) {
     std::vector<int64_t> sizes;
     bool list;
     Data masters;
-    Values beside, inside;
+    Values extra, inside;
   } cases[] = {
       {"AscendSpeed", {12}, false, {filled(kFlat, 12)}, {}, {}},
       {"2023, one bucket", {12}, true, {filled(kFlat, 12)}, per_bucket({{"per_bucket_numel", {12}}}), {}},
@@ -365,7 +365,7 @@ TEST(MegatronState, FormsOfEveryVersion) {
         for (float& x : v) x += more;
         data.push_back(v);
       }
-    write_files(folder / "x", form({c.sizes, c.sizes, c.sizes}, c.list, c.beside, c.inside), data);
+    write_files(folder / "x", form({c.sizes, c.sizes, c.sizes}, c.list, c.extra, c.inside), data);
     const auto first = [&](StateKind kind, size_t tensor) {
       const MegatronFolder f = open_megatron(folder / "x", kind);
       EXPECT_EQ(optimizer_steps(*f.ranks[0].file), 8);

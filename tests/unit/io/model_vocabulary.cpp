@@ -79,9 +79,9 @@ TEST(Vocabulary, NormalRowsAreThoseOfANewModel) {
   TemporaryFolder dir;
   save_model_folder({dir / "m", DType::f32}, *run.model, run.store);
   const auto base = open_model(dir / "m");
-  VocabularyChange asked = change(*base, 23);
-  asked.new_rows = NewRows::normal, asked.seed = 5;
-  const auto model = with_vocabulary(*base, asked);
+  VocabularyChange requested = change(*base, 23);
+  requested.new_rows = NewRows::normal, requested.seed = 5;
+  const auto model = with_vocabulary(*base, requested);
   const auto now = begun(dir / "m", *model);
   Json wide = tiny_families().at("llama");
   wide["vocab_size"] = 23;

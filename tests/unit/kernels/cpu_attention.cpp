@@ -60,12 +60,12 @@ const Masking kMasks[] = {{true, 0},
                           {true, 17, false, 3, 0.3},
                           {true, 0, true, 0, 0.5}};
 
-struct Way {
+struct KernelCase {
   DType type;
   Bf16Products products;
 };
 
-class CpuAttention : public testing::TestWithParam<Way> {
+class CpuAttention : public testing::TestWithParam<KernelCase> {
  protected:
   void SetUp() override {
     if (GetParam().products == Bf16Products::dot && !cpu_has_bf16_dot()) GTEST_SKIP() << "this machine has no bf16 dot product";
@@ -74,8 +74,8 @@ class CpuAttention : public testing::TestWithParam<Way> {
   const Kernels kernels = cpu_kernels(cpu_has_bf16_dot() ? GetParam().products : Bf16Products::widen);
 };
 
-void at_dropout(AttentionShape& at, double p, const TensorView& places, const TensorView& sequences) {
-  at.dropout = {p, 0x123456789abcdefull, 42, 5, places, sequences};
+void at_dropout(AttentionShape& at, double p, const TensorView& token_index, const TensorView& sequences) {
+  at.dropout = {p, 0x123456789abcdefull, 42, 5, token_index, sequences};
 }
 
 // q, k, v are column slices of one product's output if they have the same number of rows.
@@ -95,9 +95,10 @@ AttentionForward inputs(Case& c, DType t, const Batch& b, const Heads& h, const 
           mask.causal, mask.window, {},         mask.cap};
   a.at.value_size = h.value_size;
   if (mask.dropout != 0) {
-    std::vector<int64_t> places, sequences;
-    for (int64_t i = 0; i < b.q_rows; ++i) places.push_back(1000 + i % 300), sequences.push_back((int64_t{1} << 33) + i / 300);
-    at_dropout(a.at, mask.dropout, c.integers(DType::i32, places), c.integers(DType::i64, sequences));
+    std::vector<int64_t> token_index, sequences;
+    for (int64_t i = 0; i < b.q_rows; ++i)
+      token_index.push_back(1000 + i % 300), sequences.push_back((int64_t{1} << 33) + i / 300);
+    at_dropout(a.at, mask.dropout, c.integers(DType::i32, token_index), c.integers(DType::i64, sequences));
   }
   if (mask.alibi) a.at.slopes = std::span(kSlopes).first(static_cast<size_t>(h.heads));
   return a;
@@ -279,13 +280,13 @@ TEST(CpuAttentionF32, WideLogSumsLoseNothing) {
   }
 }
 
-std::vector<Way> ways() {
-  std::vector<Way> all;
+std::vector<KernelCase> cases() {
+  std::vector<KernelCase> all;
   for (DType t : kFloats) all.push_back({t, Bf16Products::widen});
   all.push_back({DType::bf16, Bf16Products::dot});
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(Types, CpuAttention, testing::ValuesIn(ways()), [](const auto& w) {
+INSTANTIATE_TEST_SUITE_P(Types, CpuAttention, testing::ValuesIn(cases()), [](const auto& w) {
   return text_of(w.param.type) + (w.param.products == Bf16Products::dot ? "_dot" : "");
 });
 

@@ -59,7 +59,7 @@ TEST(CpuRows, ConversionsAreThoseOfHalfH) {
   });
 }
 
-TEST(CpuRows, CastRoundsOnTheWay) {
+TEST(CpuRows, CastRoundsTheValues) {
   each_target([] {
     for (DType from : {DType::f64, DType::f32, DType::bf16, DType::f16})
       for (DType to : {DType::f64, DType::f32, DType::bf16, DType::f16})

@@ -13,7 +13,7 @@ const int64_t kCounts[] = {1, 15, 17, 300, 40001};
 // Runs f on copies of the tensors that it changes, with 1, 2 and 3 threads on each instruction set, and compares bits;
 // then check().
 template <class F, class C>
-void every_way(std::vector<RowBuffer*> changed, F f, C check) {
+void each_vector_width(std::vector<RowBuffer*> changed, F f, C check) {
   std::vector<RowBuffer> before;
   for (RowBuffer* b : changed) before.push_back(*b);
   const int usual = thread_count();
@@ -45,7 +45,7 @@ TEST(CpuRules, Lion) {
                 copy = vector_of(DType::bf16, n, 4);
       const std::vector<UpdateSpan> spans = {{0, n / 3, 1, 0.1}, {n / 3, n - n / 3, 2, 0}};
       std::vector<double> scalars = {0.01, 0, 0, 0.5};
-      every_way(
+      each_vector_width(
           {&p, &m, &copy},
           [&] {
             run(Lion{flat(p), flat(g), flat(m), flat(copy), view_of(scalars.data(), DType::f64, {kStepScalars}), spans, 0.9,
@@ -55,10 +55,10 @@ TEST(CpuRules, Lion) {
             for (int64_t i = 0; i < n; ++i) {
               const bool first = i < n / 3;
               const double lr = first ? 0.01 : 0.02, x = was[0].get(0, i), old = was[1].get(0, i), d = 0.5 * g.get(0, i),
-                           way = 0.9 * old + 0.1 * d, size = std::abs(old) + std::abs(d);
+                           direction = 0.9 * old + 0.1 * d, size = std::abs(old) + std::abs(d);
               NEAR_ALL(m, 0, i, 0.99 * old + 0.01 * d, size, 4);
-              if (std::abs(way) > 4 * kF32 * size)  // near 0 the sign is not determined
-                NEAR_ALL(p, 0, i, x * (1 - lr * (first ? 0.1 : 0)) - std::copysign(lr, way), std::abs(x) + lr, 3);
+              if (std::abs(direction) > 4 * kF32 * size)  // near 0 the sign is not determined
+                NEAR_ALL(p, 0, i, x * (1 - lr * (first ? 0.1 : 0)) - std::copysign(lr, direction), std::abs(x) + lr, 3);
               ASSERT_EQ(copy.get(0, i), static_cast<double>(static_cast<float>(bf16(static_cast<float>(p.get(0, i))))));
             }
           });
@@ -80,7 +80,7 @@ TEST(CpuRules, Adagrad) {
       make_positive(sum);
       const std::vector<UpdateSpan> spans = {{0, n, 1, 0.25}};
       std::vector<double> scalars = {0.125, 0, 0, 0.5};
-      every_way(
+      each_vector_width(
           {&p, &sum},
           [&] {
             run(Adagrad{
@@ -100,7 +100,7 @@ TEST(CpuRules, Adagrad) {
 TEST(CpuRules, WeightedSumsAndTheDirectionOfAdam) {
   for (int64_t n : kCounts) {
     RowBuffer y = vector_of(DType::f32, n, 1), x = vector_of(DType::f16, n, 2);
-    every_way(
+    each_vector_width(
         {&y},
         [&] {
           run(WeightedSum{flat(y), flat(x), 0.75, -0.3});
@@ -114,7 +114,7 @@ TEST(CpuRules, WeightedSumsAndTheDirectionOfAdam) {
               out = vector_of(DType::f32, n);
     make_positive(v);
     for (bool frozen : {false, true})
-      every_way(
+      each_vector_width(
           {&m, &v, &out},
           [&] {
             run(AdamDirection{flat(p), flat(x), flat(m), flat(v), flat(out), frozen ? 1 : 0.9, frozen ? 1 : 0.99, 1e-3, 0.25,
@@ -147,7 +147,7 @@ TEST(CpuRules, RowsAndColumnsOfSquares) {
       const Shape shape = {matrices, rows, columns};
       const TensorView xs = view_of(x.bytes.data(), DType::f32, shape), ms = view_of(minus.bytes.data(), DType::f32, shape),
                        os = view_of(out.bytes.data(), DType::f32, shape);
-      every_way(
+      each_vector_width(
           {&row, &col, &out},
           [&] {
             run(FactoredMoments{xs, difference ? ms : TensorView{}, flat(row), flat(col), 0.7, 1e-3, 0.5});
@@ -183,14 +183,14 @@ TEST(CpuRules, RowsAndColumnsOfSquares) {
 TEST(CpuRules, RootsOfVectors) {
   for (int64_t n : kCounts) {
     RowBuffer x = vector_of(DType::bf16, n, 1), square = vector_of(DType::f32, n, 2), out = vector_of(DType::f32, n),
-              way = vector_of(DType::f32, n, 3);
+              direction = vector_of(DType::f32, n, 3);
     make_positive(square);
     double largest = 0;
-    every_way(
-        {&square, &out, &way},
+    each_vector_width(
+        {&square, &out, &direction},
         [&] {
           run(RootScale{flat(x), flat(square), flat(out), 0.75, 1e-3, 0.5});
-          run(TimesRoot{flat(way), flat(square), 1e-3});
+          run(TimesRoot{flat(direction), flat(square), 1e-3});
           run(LargestRatio{flat(square), flat(square), view_of(&largest, DType::f64, {1}), 1e-3});
         },
         [&](std::vector<RowBuffer>& was) {
@@ -198,7 +198,8 @@ TEST(CpuRules, RootsOfVectors) {
             const double g = 0.5 * x.get(0, i), s = 0.75 * was[0].get(0, i) + 0.25 * (g * g + 1e-3);
             NEAR_ALL(square, 0, i, s, s, 5);
             NEAR_ALL(out, 0, i, g / std::sqrt(s), std::abs(g) / std::sqrt(s), 6);
-            NEAR_ALL(way, 0, i, was[2].get(0, i) * (std::sqrt(square.get(0, i)) + 1e-3), std::abs(was[2].get(0, i)) * 2, 3);
+            NEAR_ALL(direction, 0, i, was[2].get(0, i) * (std::sqrt(square.get(0, i)) + 1e-3), std::abs(was[2].get(0, i)) * 2,
+                     3);
           }
           ASSERT_EQ(largest, 1) << "of a vector to itself";
         });
@@ -220,7 +221,7 @@ TEST(CpuRules, CadamKeepsItsMomentInSixteenBits) {
               q = vector_of(DType::f16, p.cols, 3, 60000), s = vector_of(DType::f32, rows, 4);
     for (int64_t r = 0; r < rows; ++r) s.set(0, r, 1e-5 * static_cast<double>(r + 1));
     const Shape shape = {rows, columns};
-    every_way(
+    each_vector_width(
         {&p, &q, &s},
         [&] {
           run(Cadam{view_of(p.bytes.data(), DType::f32, shape), view_of(g.bytes.data(), DType::f32, shape),
@@ -256,7 +257,7 @@ TEST(CpuRules, SignsInBits) {
     if (n > 3) x.set(0, 2, 0.0), x.set(0, 3, -0.0);
     std::vector<uint8_t> bits(static_cast<size_t>((n + 7) / 8));
     const TensorView packed = view_of(bits.data(), DType::u8, {static_cast<int64_t>(bits.size())});
-    every_way(
+    each_vector_width(
         {&x, &out},
         [&] {
           run(PackSigns{flat(x), packed, 0.25});

@@ -483,7 +483,7 @@ std::map<std::array<std::string, 3>, Seen> own, inherited;
 constexpr double kLoosest = 64;
 // Looser bounds, and the reason. "": all outputs, all inputs.
 const char* const kShare = "whether a query looks at one key or at many is in no statistics";
-const char* const kAnyWay = "an element whose gradient is rounding alone moves by all of lr: the bound lets each do so";
+const char* const kRoundingAlone = "an element whose gradient is rounding alone moves by all of lr: the bound lets each do so";
 const char* const kBetas = "betas, decay and scales of gradients are in no dump: each counts as 1";
 struct Loose {
   const char *kernel, *output, *input;  // input "": own roundings
@@ -498,11 +498,11 @@ const Loose kLoose[] = {
     {"attention_backward", "dv", "k", 128, kShare},
     {"loss_head", "dx", "x", 512, "how far probabilities move is known by the largest weights only"},
     {"loss_head", "dweight", "weight", 512, "the same"},
-    {"adamw", "param", "*", 1e6, kAnyWay},
-    {"adamw", "copy", "*", 1e6, kAnyWay},
-    {"adagrad", "param", "*", 1e6, kAnyWay},
-    {"adagrad", "copy", "*", 1e6, kAnyWay},
-    {"adam_direction", "out", "*", 1e6, kAnyWay},
+    {"adamw", "param", "*", 1e6, kRoundingAlone},
+    {"adamw", "copy", "*", 1e6, kRoundingAlone},
+    {"adagrad", "param", "*", 1e6, kRoundingAlone},
+    {"adagrad", "copy", "*", 1e6, kRoundingAlone},
+    {"adam_direction", "out", "*", 1e6, kRoundingAlone},
     {"pack_signs", "x", "x", 2048,
      "a sign flips or does not: the bound is of what flips on average, the error of few elements"},
     {"adamw", "v", "grad", 256, kBetas},

@@ -333,11 +333,11 @@ TEST(Gradients, Attention) {
     check_attention({packed, 2, 1, 3, 0.6, true, 2, {}, cap}, 10, 10, "packed, window, cap");
     check_attention({cache, 3, 1, 4, 0.5, false, 0, {}, cap}, 5, 12, "cache, cap");
   }
-  std::vector<int32_t> places = {0, 1, 2, 3, 4, 5, 0, 1, 2, 3};
+  std::vector<int32_t> token_index = {0, 1, 2, 3, 4, 5, 0, 1, 2, 3};
   std::vector<int64_t> sequences = {7, 7, 7, 7, 7, 7, 8, 8, 8, 8};
   auto dropout = [&](int64_t rows) {
     return AttentionDropout{
-        0.4, 99, 7, 2, view_of(places.data(), DType::i32, {rows}), view_of(sequences.data(), DType::i64, {rows})};
+        0.4, 99, 7, 2, view_of(token_index.data(), DType::i32, {rows}), view_of(sequences.data(), DType::i64, {rows})};
   };
   check_attention({packed, 4, 2, 3, 0.6, true, 0, {}, 0, dropout(10)}, 10, 10, "packed, dropout");
   check_attention({packed, 2, 1, 3, 0.6, true, 2, {}, 0.8, dropout(10)}, 10, 10, "packed, window, cap, dropout");

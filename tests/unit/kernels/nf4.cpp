@@ -121,7 +121,7 @@ TEST(Nf4, SameBitsForAnyNumberOfThreads) {
   set_thread_count(before);
 }
 
-TEST(Nf4, NumbersThatAreNotFiniteAreSaid) {
+TEST(Nf4, NumbersThatAreNotFiniteAreReported) {
   const Shape shape{4, 64};
   for (float bad : {INFINITY, -INFINITY, NAN}) {
     std::vector<float> w = random_matrix(shape, 1);

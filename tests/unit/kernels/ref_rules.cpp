@@ -26,7 +26,7 @@ TEST(RefRules, RoundsOnce) {
   std::vector<double> x;
   for (double base : {1.0, 1.5, 1 + 0x1p-7, 1 + 0x1p-10, 3e-6, 7.1e-8, 1234.0})
     for (double tie : {0x1p-8, 0x1p-11, 3 * 0x1p-8, 0x1p-25})
-      for (double beside : {-0x1p-40, 0.0, 0x1p-40}) x.push_back(base * (1 + tie) * (1 + beside)), x.push_back(-x.back());
+      for (double offset : {-0x1p-40, 0.0, 0x1p-40}) x.push_back(base * (1 + tie) * (1 + offset)), x.push_back(-x.back());
   Case c;
   auto n = static_cast<int64_t>(x.size());
   TensorView b = c.output(DType::bf16, {n}), h = c.output(DType::f16, {n}), in = c.doubles(x);

@@ -116,8 +116,9 @@ TEST(Rope, OfTwoSpellingsRopeScalingCounts) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(with(yarn, plain), alone);
   EXPECT_EQ(with(plain, yarn), with(plain, nullptr));
-  const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("config.json: rope_scaling and rope_parameters differ: rope_scaling counts"), std::string::npos) << said;
+  const std::string message = testing::internal::GetCapturedStderr();
+  EXPECT_NE(message.find("config.json: rope_scaling and rope_parameters differ: rope_scaling counts"), std::string::npos)
+      << message;
   EXPECT_NE(alone, with(plain, nullptr));
   testing::internal::CaptureStderr();
   EXPECT_EQ(with(Json::object(), yarn), alone);
@@ -133,7 +134,7 @@ TEST(Rope, OfTwoSpellingsRopeScalingCounts) {
   EXPECT_THROW(with(yarn, wrong), UserError) << "both are read";
 }
 
-TEST(Rope, WhatATypeNeedsIsAskedForByName) {
+TEST(Rope, WhatATypeNeedsIsRequiredByName) {
   for (const char* text :
        {R"({"rope_type":"linear"})", R"({"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0})",
         R"({"rope_type":"spiral","factor":2.0})", R"({"rope_type":"linear","factor":2.0,"surprise":1})"}) {

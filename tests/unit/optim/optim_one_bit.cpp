@@ -77,18 +77,18 @@ TEST(OneBit, TheMeanOfTwoCompressions) {
             for (int64_t i = 0; i < count; ++i) mine[r][i] = number(step, r, i);
           want.push_back(ranks == 1 ? mine[0] : formula(mine, worker, server));
         }
-        on_ranks({.data = ranks}, [&](const Ranks& place) {
+        on_ranks({.data = ranks}, [&](const Ranks& mesh_ranks) {
           HeapArena arena;
           Ctx::Setup s;
           s.kernels = &kernels, s.arena = &arena;
           Ctx c(s);
-          const Group& group = place.along(Axis::data);
+          const Group& group = mesh_ranks.along(Axis::data);
           Storage errors(DeviceKind::cpu, error_count(count, ranks) * size_of(type)), x(DeviceKind::cpu, count * size_of(type));
           const TensorView kept = view_of(errors.data(), type, {error_count(count, ranks)}),
                            values = view_of(x.data(), type, {count});
           for (int step = 0; step < 3; ++step) {
             for (int64_t i = 0; i < count; ++i) {
-              const double v = number(step, place.at().data, i);
+              const double v = number(step, mesh_ranks.at().data, i);
               if (type == DType::f64)
                 values.as<double>()[i] = v;
               else
@@ -137,7 +137,7 @@ struct ZeroOneFormula {
       : o(options),
         p(ranks, std::vector<double>(count, 1)),
         m(ranks, std::vector<double>(count)),
-        way(m),
+        direction(m),
         v(count),
         worker(ranks, std::vector<double>(padded)),
         server(ranks, std::vector<double>(padded / ranks)) {}
@@ -161,7 +161,7 @@ struct ZeroOneFormula {
         m[r][i] = b1 * m[r][i] + (1 - b1) * g;
         const double move = -lr * (m[r][i] / (std::sqrt(v[i]) + o.eps[0]) + decay * p[r][i]);
         p[r][i] += move;
-        if (frozen) way[r][i] += move;
+        if (frozen) direction[r][i] += move;
       }
     }
     if (exact && ++counted == o.var_update_scaler) counted = 0, interval *= 2;
@@ -173,19 +173,19 @@ struct ZeroOneFormula {
 
   void exchange() {
     for (size_t r = 0; r < p.size(); ++r)
-      for (size_t i = 0; i < v.size(); ++i) p[r][i] -= way[r][i], way[r][i] *= std::sqrt(v[i]) + o.eps[0];
-    const std::vector<double> mean = formula(way, worker, server);
+      for (size_t i = 0; i < v.size(); ++i) p[r][i] -= direction[r][i], direction[r][i] *= std::sqrt(v[i]) + o.eps[0];
+    const std::vector<double> mean = formula(direction, worker, server);
     for (size_t r = 0; r < p.size(); ++r)
       for (size_t i = 0; i < v.size(); ++i) {
         m[r][i] = -mean[i] / rates;
         p[r][i] += mean[i] / (std::sqrt(v[i]) + o.eps[0]);
-        way[r][i] = 0;
+        direction[r][i] = 0;
       }
     rates = 0;
   }
 
   const OptimizerOptions& o;
-  std::vector<std::vector<double>> p, m, way;  // of each rank
+  std::vector<std::vector<double>> p, m, direction;  // of each rank
   std::vector<double> v;
   std::vector<std::vector<double>> worker, server;  // errors
   int64_t interval = 1, counted = 0, local_interval = 1, frozen_steps = 0;
@@ -214,27 +214,27 @@ TEST(OneBit, ZerooneAdamIsItsFormula) {
     want.step(step, grads, kLr, kDecay);
     at.push_back(want);
   }
-  on_ranks({.data = kRanks}, [&](const Ranks& place) {
+  on_ranks({.data = kRanks}, [&](const Ranks& mesh_ranks) {
     const Kernels kernels = ref_kernels();
     HeapArena arena;
     Ctx::Setup s;
     s.kernels = &kernels, s.arena = &arena;
     Ctx c(s);
     const auto rule = make_update_rule(o);
-    const auto rank = static_cast<size_t>(place.at().data);
-    std::vector<double> p(kCount, 1), g(kCount), m(kCount), v(kCount), way(kCount), lrs(1),
+    const auto rank = static_cast<size_t>(mesh_ranks.at().data);
+    std::vector<double> p(kCount, 1), g(kCount), m(kCount), v(kCount), direction(kCount), lrs(1),
         own(static_cast<size_t>(rule->own_count(kCount, kRanks)));
     const UpdateSpan span{0, kCount, 1, kDecay};
     auto view = [](std::vector<double>& x) { return view_of(x.data(), DType::f64, {1, static_cast<int64_t>(x.size())}); };
     const UpdateViews views{.param = view(p),
                             .grad = view(g),
-                            .states = {view(m), view(v), view(way), view(lrs)},
+                            .states = {view(m), view(v), view(direction), view(lrs)},
                             .spans = {&span, 1},
                             .own = view_of(own.data(), DType::f64, {static_cast<int64_t>(own.size())}),
-                            .group = &place.along(Axis::data)};
+                            .group = &mesh_ranks.along(Axis::data)};
     for (int64_t step = 1; step <= kSteps; ++step) {
       for (int64_t i = 0; i < kCount; ++i) {
-        double& x = g[static_cast<size_t>(i)] = gradient(step, place.at().data, i);
+        double& x = g[static_cast<size_t>(i)] = gradient(step, mesh_ranks.at().data, i);
         if (!rule->wants_unreduced(step)) x = (gradient(step, 0, i) + gradient(step, 1, i)) / kRanks;
       }
       rule->update(c, views, step, kLr, 1);
@@ -245,7 +245,7 @@ TEST(OneBit, ZerooneAdamIsItsFormula) {
         EXPECT_NEAR(p[i], f.p[rank][i], bound) << "step " << step << ", weight " << i;
         EXPECT_NEAR(m[i], f.m[rank][i], bound) << "step " << step << ", m " << i;
         EXPECT_NEAR(v[i], f.v[i], bound) << "step " << step << ", v " << i;
-        EXPECT_NEAR(way[i], f.way[rank][i], bound) << "step " << step << ", way " << i;
+        EXPECT_NEAR(direction[i], f.direction[rank][i], bound) << "step " << step << ", way " << i;
       }
       for (size_t i = 0; i < padded; ++i) EXPECT_NEAR(own[i], f.worker[rank][i], bound) << "step " << step << ", worker " << i;
       for (size_t i = 0; i < padded / kRanks; ++i)

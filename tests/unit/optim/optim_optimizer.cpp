@@ -207,14 +207,14 @@ TEST(Optimizer, StepsGoOnWhereTheyAreSet) {
 TEST(Optimizer, UnitsAreAnnouncedBeforeTheyChange) {
   Trial t(options(OptimizerType::adamw));
   double norm = t.begin(1, 1);
-  std::vector<std::string> told;
+  std::vector<std::string> updated;
   t.update(0.01, norm, [&](const Unit& u) {
-    if (!told.empty() && told.back() == u.name) return;  // it is called for each of its buffers
-    told.push_back(u.name);
+    if (!updated.empty() && updated.back() == u.name) return;  // it is called for each of its buffers
+    updated.push_back(u.name);
     for (const Param* p : u.params)
       EXPECT_EQ(t.store.master(*p).as<double>()[0], t.weights[p->name][0]) << p->name << " has changed already";
   });
-  EXPECT_EQ(told, (std::vector<std::string>{"layer", "head"})) << "a unit that is frozen whole does not change";
+  EXPECT_EQ(updated, (std::vector<std::string>{"layer", "head"})) << "a unit that is frozen whole does not change";
 }
 
 TEST(Optimizer, MomentsByNameAndTheirBytes) {

@@ -14,13 +14,13 @@
 namespace ravine {
 namespace test_engine_attention {
 
-struct Way {
+struct AttentionCase {
   const char* name;
   Kernels kernels;
   DType type;
   bool fused;
 };
-std::vector<Way> ways() {
+std::vector<AttentionCase> cases() {
   return {{"ref, f64", ref_kernels(), DType::f64, true},           {"ref, f64, unfused", ref_kernels(), DType::f64, false},
           {"ref, bf16", ref_kernels(), DType::bf16, true},         {"cpu, f32", cpu_kernels(), DType::f32, true},
           {"cpu, f32, unfused", cpu_kernels(), DType::f32, false}, {"cpu, bf16", cpu_kernels(), DType::bf16, true},
@@ -28,11 +28,12 @@ std::vector<Way> ways() {
 }
 
 struct Setting {
-  Setting(const Way& way, double p, uint64_t seed = 5, const Group* tensor = nullptr) : kernels(way.kernels), type(way.type) {
-    if (!way.fused) recipe.unfuse("attention");
+  Setting(const AttentionCase& test_case, double p, uint64_t seed = 5, const Group* tensor = nullptr)
+      : kernels(test_case.kernels), type(test_case.type) {
+    if (!test_case.fused) recipe.unfuse("attention");
     Ctx::Setup s;
     s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.recipe = &recipe,
-    s.types = Types::of(way.type);
+    s.types = Types::of(test_case.type);
     s.seed = seed, s.attention_dropout = p;
     s.groups[static_cast<size_t>(Axis::tensor)] = tensor;
     c = std::make_unique<Ctx>(s);
@@ -40,14 +41,14 @@ struct Setting {
   // Sequences of these lengths, each in documents of at most `document` rows.
   void sequences_of(const std::vector<int64_t>& lengths, int64_t document, int64_t first_sequence = 100) {
     for (int64_t n : lengths) {
-      for (int64_t i = 0; i < n; ++i) places.push_back(static_cast<int32_t>(i)), sequences.push_back(first_sequence);
-      for (int64_t i = 0; i < n; i += document, batch.tokens = static_cast<int64_t>(places.size())) {
-        const int64_t begin = static_cast<int64_t>(places.size()) - n + i, count = std::min(document, n - i);
+      for (int64_t i = 0; i < n; ++i) token_index.push_back(static_cast<int32_t>(i)), sequences.push_back(first_sequence);
+      for (int64_t i = 0; i < n; i += document, batch.tokens = static_cast<int64_t>(token_index.size())) {
+        const int64_t begin = static_cast<int64_t>(token_index.size()) - n + i, count = std::min(document, n - i);
         batch.segments.push_back({begin, count, begin, count});
       }
       ++first_sequence;
     }
-    batch.places = view_of(places.data(), DType::i32, {batch.tokens}),
+    batch.token_index = view_of(token_index.data(), DType::i32, {batch.tokens}),
     batch.sequences = view_of(sequences.data(), DType::i64, {batch.tokens});
   }
   Tensor tensor(int64_t rows, int64_t cols, auto value) {
@@ -69,7 +70,7 @@ struct Setting {
   LoggingStore store;
   std::unique_ptr<Stash> stash = make_stash(Recompute::none);
   Unit unit{"model.layers.0", {}, 0};
-  std::vector<int32_t> places;
+  std::vector<int32_t> token_index;
   std::vector<int64_t> sequences;
   Batch batch;
   std::unique_ptr<Ctx> c;
@@ -108,18 +109,20 @@ TEST(Attention, TheUnfusedDefinitionIsWhatTheKernelsDo) {
         AttentionShape at;
         at.heads = 4, at.kv_heads = 2, at.head_size = 6, at.scale = 0.4, at.window = window, at.cap = cap;
         std::vector<std::vector<double>> want;
-        for (const Way& way : ways()) {
-          Setting s(way, p);
+        for (const AttentionCase& test_case : cases()) {
+          Setting s(test_case, p);
           s.sequences_of({11, 30, 1}, 13);
           const auto got = results(s, at);
           if (want.empty()) want = got;
           // The bf16 and f16 of q, k, v and of the probabilities are of the sizes of what they are compared with; f32
           // sums 30 of them.
-          const double bound = way.type == DType::f64 ? 1e-13 : way.type == DType::f32 ? 1e-5 : 40 * epsilon(way.type);
+          const double bound = test_case.type == DType::f64   ? 1e-13
+                               : test_case.type == DType::f32 ? 1e-5
+                                                              : 40 * epsilon(test_case.type);
           for (size_t t = 0; t < want.size(); ++t)
             for (size_t i = 0; i < want[t].size(); ++i)
               ASSERT_NEAR(got[t][i], want[t][i], bound * 4)
-                  << way.name << " cap " << cap << " p " << p << " tensor " << t << " " << i;
+                  << test_case.name << " cap " << cap << " p " << p << " tensor " << t << " " << i;
         }
       }
 }
@@ -152,7 +155,8 @@ std::vector<bool> mask(Setting& s, uint32_t step, const std::string& path = "sel
 
 // 32 sequences of two documents each.
 struct Many : Setting {
-  Many(const Way& way, double p, uint64_t seed = 5, int64_t first_sequence = 100) : Setting(way, p, seed) {
+  Many(const AttentionCase& test_case, double p, uint64_t seed = 5, int64_t first_sequence = 100)
+      : Setting(test_case, p, seed) {
     sequences_of(std::vector<int64_t>(32, 2 * kKeysSeen), kKeysSeen, first_sequence);
   }
 };
@@ -173,7 +177,7 @@ void expect_independent(const std::vector<bool>& a, const std::vector<bool>& b, 
 
 TEST(AttentionDropout, DropsItsShareOfAMillion) {
   for (double p : {0.1, 0.5, 0.9}) {
-    Many s(ways()[3], p);
+    Many s(cases()[3], p);
     const std::vector<bool> m = mask(s, 3);
     ASSERT_GE(m.size(), 1000000u);
     EXPECT_NEAR(share_of(m, [&](size_t i) { return !m[i]; }), p, spread(p, static_cast<double>(m.size())));
@@ -182,8 +186,8 @@ TEST(AttentionDropout, DropsItsShareOfAMillion) {
 
 TEST(AttentionDropout, AnotherMaskForEveryStepPathSeedSequenceHeadQueryAndKey) {
   const double p = 0.3;
-  const Way way = ways()[3];
-  Many s(way, p), other_seed(way, p, 6), other_sequences(way, p, 5, 100000);
+  const AttentionCase test_case = cases()[3];
+  Many s(test_case, p), other_seed(test_case, p, 6), other_sequences(test_case, p, 5, 100000);
   const std::vector<bool> m = mask(s, 3);
   EXPECT_EQ(m, mask(s, 3)) << "the same place has the same mask, so recompute and backward agree";
   expect_independent(m, mask(s, 4), p, "steps");
@@ -204,19 +208,19 @@ TEST(AttentionDropout, AnotherMaskForEveryStepPathSeedSequenceHeadQueryAndKey) {
 
 TEST(AttentionDropout, EveryBackendAndTheUnfusedDefinitionDropTheSame) {
   std::vector<bool> want;
-  for (const Way& way : ways()) {
-    Setting s(way, 0.3);
+  for (const AttentionCase& test_case : cases()) {
+    Setting s(test_case, 0.3);
     s.sequences_of({kKeysSeen, 3, 2 * kKeysSeen - 5, 17}, kKeysSeen);
     const std::vector<bool> got = mask(s, 7);
     if (want.empty()) want = got;
-    EXPECT_TRUE(got == want) << way.name;
+    EXPECT_TRUE(got == want) << test_case.name;
   }
 }
 
 // Not by the place in the micro batch: sequences may come in any order and in any company.
 TEST(AttentionDropout, TheMaskFollowsTheSequence) {
-  const Way way = ways()[3];
-  Setting together(way, 0.3), alone(way, 0.3);
+  const AttentionCase test_case = cases()[3];
+  Setting together(test_case, 0.3), alone(test_case, 0.3);
   together.sequences_of({50, kKeysSeen, 20}, kKeysSeen, 100), alone.sequences_of({kKeysSeen}, kKeysSeen, 101);
   const std::vector<bool> all = mask(together, 3), one = mask(alone, 3);
   const int64_t row = kHeads * kKeysSeen;
@@ -224,13 +228,13 @@ TEST(AttentionDropout, TheMaskFollowsTheSequence) {
 }
 
 TEST(AttentionDropout, TensorRanksHaveTheMasksOfTheirHeads) {
-  const Way way = ways()[3];
-  Setting whole(way, 0.3);
+  const AttentionCase test_case = cases()[3];
+  Setting whole(test_case, 0.3);
   whole.sequences_of({kKeysSeen}, kKeysSeen);
   const std::vector<bool> want = mask(whole, 3);
   for (int rank = 0; rank < 2; ++rank) {
     FakeGroup group(rank, 2);
-    Setting part(way, 0.3, 5, &group);
+    Setting part(test_case, 0.3, 5, &group);
     part.sequences_of({kKeysSeen}, kKeysSeen);
     const std::vector<bool> got = mask(part, 3, "self_attn", true, kHeads / 2);
     for (int64_t i = 0; i < kKeysSeen; ++i)
@@ -242,11 +246,11 @@ TEST(AttentionDropout, TensorRanksHaveTheMasksOfTheirHeads) {
 }
 
 TEST(AttentionDropout, IsForTrainingOnly) {
-  for (const Way& way : ways()) {
-    Setting s(way, 0.3);
+  for (const AttentionCase& test_case : cases()) {
+    Setting s(test_case, 0.3);
     s.sequences_of({kKeysSeen}, kKeysSeen);
     const std::vector<bool> m = mask(s, 3, "self_attn", false);
-    EXPECT_EQ(share_of(m, [&](size_t i) { return m[i]; }), 1) << way.name;
+    EXPECT_EQ(share_of(m, [&](size_t i) { return m[i]; }), 1) << test_case.name;
   }
 }
 

@@ -269,7 +269,7 @@ TEST(Saving, WhatCanBeRebuiltIsNotKept) {
   EXPECT_FALSE(static_cast<bool>(Saved().get(*s.c)));
 }
 
-TEST(UnderWay, AMicroBatchIsPutAsideWithItsTape) {
+TEST(InFlight, AMicroBatchIsPutAsideWithItsTape) {
   Setting s;
   Ctx& c = *s.c;
   TensorRef one, two;
@@ -281,7 +281,7 @@ TEST(UnderWay, AMicroBatchIsPutAsideWithItsTape) {
     });
   };
   forward(one);
-  Ctx::UnderWay aside = c.suspend();
+  Ctx::InFlight aside = c.suspend();
   EXPECT_EQ(aside.batch, &s.batch);
   Batch other;
   other.tokens = 1;
@@ -331,7 +331,7 @@ TEST(StepSums, ABlockThatRunsAgainGivesItsSumsOnce) {
 
 // --- what observers are told of a call
 
-struct Told : Observer {
+struct RecordingObserver : Observer {
   void after(const CallInfo& call) override {
     lines.push_back(fmt::format("{} {} {} {} {} {} #{}", call.step, call.micro, name(call.phase), name(call.role), call.path,
                                 call.op, call.ordinal));
@@ -339,10 +339,10 @@ struct Told : Observer {
   Lines lines;
 };
 
-TEST(Calls, SayWhatTheyAreFor) {
+TEST(Calls, NameTheirPurpose) {
   Setting s(Recompute::full);
-  Told told;
-  s.c->add_observer(&told);
+  RecordingObserver recorder;
+  s.c->add_observer(&recorder);
   s.c->begin_step(7);
   s.batch.micro = 3;
   s.c->begin(s.batch, true);
@@ -361,13 +361,13 @@ TEST(Calls, SayWhatTheyAreFor) {
   s.c->set_phase(Phase::update);
   Tensor t = s.tensor({1}, {1, 1});
   s.c->call(Fill{t.view(), 1});
-  EXPECT_EQ(told.lines, (Lines{"7 3 forward forward model.layers.0 add #0", "7 3 forward forward model.layers.0 add #1",
-                               "7 3 recompute forward model.layers.0 add #0", "7 3 recompute forward model.layers.0 add #1",
-                               "7 3 backward dw model.layers.0 fill #0", "7 3 backward dx model.layers.0 add #0",
-                               "7 3 backward dx model.layers.0 add #1", "7 0 update forward  fill #0"}));
+  EXPECT_EQ(recorder.lines, (Lines{"7 3 forward forward model.layers.0 add #0", "7 3 forward forward model.layers.0 add #1",
+                                   "7 3 recompute forward model.layers.0 add #0", "7 3 recompute forward model.layers.0 add #1",
+                                   "7 3 backward dw model.layers.0 fill #0", "7 3 backward dx model.layers.0 add #0",
+                                   "7 3 backward dx model.layers.0 add #1", "7 0 update forward  fill #0"}));
 }
 
-TEST(Calls, SayWhatTheyReadAndWrite) {
+TEST(Calls, NameTheirInputsAndOutputs) {
   struct Bytes : Observer {
     void after(const CallInfo& call) override { of.push_back(call.bytes); }
     std::vector<double> of;
@@ -419,7 +419,7 @@ double added(const Recipe& recipe, const std::string& path, DType type = DType::
   return type == DType::f64 ? out.view().as<double>()[0] : static_cast<double>(out.view().as<float>()[0]);
 }
 
-TEST(Rules, ResultsAreRoundedWhereTheRuleSays) {
+TEST(Rules, ResultsAreRoundedByTheRule) {
   Recipe r;
   r.add({.path = "model.layers.1.*", .op = "add", .rounding = DType::bf16});
   EXPECT_EQ(added(r, "model.layers.1.mlp"), static_cast<double>(static_cast<float>(bf16(static_cast<float>(2 * kThird)))));
@@ -454,7 +454,7 @@ TEST(Rules, ThoseThatMatchNoCallAreKnown) {
 
 // --- observers
 
-struct Watch : Observer {
+struct LogObserver : Observer {
   void before(const CallInfo& i) override { log.push_back("before " + text(i)); }
   void after(const CallInfo& i) override { log.push_back("after " + text(i)); }
   void flow(Ctx&, std::string_view path, const Flow& f) override {
@@ -470,8 +470,8 @@ struct Watch : Observer {
 
 TEST(Observers, SeeEveryCallAndWhatBlocksHandOn) {
   Setting s(Recompute::full);
-  Watch watch;
-  s.c->add_observer(&watch);
+  LogObserver observer;
+  s.c->add_observer(&observer);
   TensorRef xr;
   Flow out = s.c->block("model.layers.0", s.first, {s.tensor({1, 2}, {2, 1}), {}}, [&](Ctx& c, Flow in) {
     xr = in.x.ref();
@@ -483,7 +483,7 @@ TEST(Observers, SeeEveryCallAndWhatBlocksHandOn) {
   });
   s.c->backward({xr});
   const std::string add = "add at model.layers.0 in ";
-  EXPECT_EQ(watch.log,
+  EXPECT_EQ(observer.log,
             (Lines{"before " + add + "forward: a b out, 2", "after " + add + "forward: a b out, 2", "flow model.layers.0 x",
                    "flow ", "before fill at  in backward: out, 0", "after fill at  in backward: out, 0",
                    "before " + add + "recompute: a b out, 2", "after " + add + "recompute: a b out, 2",

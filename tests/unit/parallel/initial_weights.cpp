@@ -87,7 +87,7 @@ TEST(InitialWeights, Gpt2sResidualProductsBeginSmaller) {
   }
 }
 
-TEST(InitialWeights, FamiliesDrawAtTheDefaultWhereTheFileSaysNothing) {
+TEST(InitialWeights, FamiliesDrawAtTheDefaultWithoutASetting) {
   Json config = kLlama;
   config.erase("initializer_range");
   Drawn d(config);
@@ -113,7 +113,7 @@ TEST(InitialWeights, ParametersAreIndependent) {
   }
 }
 
-TEST(InitialWeights, BothWaysToDrawAgree) {
+TEST(InitialWeights, BothMethodsToDrawAgree) {
   Drawn d(kGpt2);
   FlatStore whole(d.model->params(), Types::of(DType::f32), DeviceKind::cpu);
   initialise(d.model->params(), whole, 11);

@@ -180,7 +180,7 @@ std::vector<int64_t> windows_of(const Json& config) {
   return windows;
 }
 
-TEST(ModelConfigs, LayersAskForTheirWindow) {
+TEST(ModelConfigs, LayersUseTheirWindow) {
   using Windows = std::vector<int64_t>;
   const Json none = Json::object();
   auto windows = [](const std::string& family, const Json& more, const std::vector<std::string>& without) {

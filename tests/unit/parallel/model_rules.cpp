@@ -18,7 +18,7 @@ Json tiny(const std::string& family, const Json& more = Json::object(), const st
 }
 
 // Returns the shape that each layer passes to the attention kernel.
-std::vector<AttentionShape> asked_of_attention(const Json& config) {
+std::vector<AttentionShape> attention_calls(const Json& config) {
   static std::vector<AttentionShape> seen;
   static const Kernel<AttentionForward> attention = ref_kernels().of<AttentionForward>();
   seen.clear();
@@ -63,11 +63,11 @@ TEST(ModelRules, ScaleOfAttention) {
       {tiny("deepseek_v3", Json::object(), {"rope_scaling"}), {1 / std::sqrt(10.0), 1 / std::sqrt(10.0)}},
   };
   for (const Case& k : cases) {
-    const std::vector<AttentionShape> asked = asked_of_attention(k.config);
-    ASSERT_EQ(asked.size(), k.scales.size());
-    for (size_t i = 0; i < asked.size(); ++i) {
-      EXPECT_NEAR(asked[i].scale, k.scales[i], 1e-15) << k.config.dump() << ", layer " << i;
-      EXPECT_TRUE(asked[i].causal);
+    const std::vector<AttentionShape> recorded = attention_calls(k.config);
+    ASSERT_EQ(recorded.size(), k.scales.size());
+    for (size_t i = 0; i < recorded.size(); ++i) {
+      EXPECT_NEAR(recorded[i].scale, k.scales[i], 1e-15) << k.config.dump() << ", layer " << i;
+      EXPECT_TRUE(recorded[i].causal);
     }
   }
 }
@@ -75,7 +75,7 @@ TEST(ModelRules, ScaleOfAttention) {
 TEST(ModelRules, SlopesAreOfFamiliesWithAlibi) {
   for (const auto& [name, config] : tiny_families()) {
     const bool alibi = name == "bloom" || name.ends_with("13b");
-    for (const AttentionShape& a : asked_of_attention(config)) EXPECT_EQ(a.slopes.size(), alibi ? 3u : 0u) << name;
+    for (const AttentionShape& a : attention_calls(config)) EXPECT_EQ(a.slopes.size(), alibi ? 3u : 0u) << name;
   }
 }
 
@@ -90,7 +90,7 @@ TEST(ModelRules, PairsUnderAWindow) {
 }
 
 // Tests the properties of a built model that converters, plans and reports read.
-TEST(ModelRules, AModelSaysHowItIsBuilt) {
+TEST(ModelRules, AModelDescribesItsParts) {
   auto spec = [](const std::string& family) { return *make_model(tiny_families().at(family), "test")->decoder(); };
   for (const auto& [name, config] : tiny_families()) {
     const auto model = make_model(config, "test");
@@ -346,81 +346,81 @@ TEST(ModelRules, TokensThatMeanSomething) {
 
 // The values that kernels get if a field is missing, and if it is set. The defaults are those in the classes of
 // Transformers 4.
-struct Asked {
+struct RecordedCalls {
   std::set<double> eps, head_eps;
   std::set<GeluForm> gelu;
   int64_t turned = 0;    // columns of the table of rotations
   double frequency = 0;  // of the second pair of columns
 };
-Asked& asked() {
-  static Asked a;
+RecordedCalls& recorded() {
+  static RecordedCalls a;
   return a;
 }
 
-Asked asked_by(const Json& config) {
+RecordedCalls record_calls(const Json& config) {
   static const Kernels plain = ref_kernels();
-  asked() = {};
+  recorded() = {};
   Kernels k = plain;
   k.of<RmsNormForward>().run = [](const RmsNormForward& a, void* w) {
-    asked().eps.insert(a.eps), plain.of<RmsNormForward>().run(a, w);
+    recorded().eps.insert(a.eps), plain.of<RmsNormForward>().run(a, w);
   };
   k.of<LayerNormForward>().run = [](const LayerNormForward& a, void* w) {
-    asked().eps.insert(a.eps), plain.of<LayerNormForward>().run(a, w);
+    recorded().eps.insert(a.eps), plain.of<LayerNormForward>().run(a, w);
   };
   k.of<HeadNormForward>().run = [](const HeadNormForward& a, void* w) {
-    asked().head_eps.insert(a.eps), plain.of<HeadNormForward>().run(a, w);
+    recorded().head_eps.insert(a.eps), plain.of<HeadNormForward>().run(a, w);
   };
   k.of<GeluForward>().run = [](const GeluForward& a, void* w) {
-    asked().gelu.insert(a.form), plain.of<GeluForward>().run(a, w);
+    recorded().gelu.insert(a.form), plain.of<GeluForward>().run(a, w);
   };
   k.of<Rope>().run = [](const Rope& a, void* w) {
-    asked().turned = a.table.cols();
-    asked().frequency = std::acos(a.table.row<double>(1)[1]);
+    recorded().turned = a.table.cols();
+    recorded().frequency = std::acos(a.table.row<double>(1)[1]);
     plain.of<Rope>().run(a, w);
   };
   TinyBatch tokens;
   tokens.add(tiny_tokens(1, 5));
   TinyRun(config, DType::f64, Recompute::none, 0, {}, k).logits(tokens);
-  return asked();
+  return recorded();
 }
 
-TEST(ModelRules, NormsActivationsAndRotationsWhereAFileSaysNothing) {
+TEST(ModelRules, NormsActivationsAndRotationsByDefault) {
   using Forms = std::set<GeluForm>;
   const std::vector<std::string> like_llama = {"llama", "mistral", "qwen2", "qwen3", "internlm", "aquila", "baichuan-7b"};
   for (const std::string& family : like_llama) {
     const double d = family == "qwen3" ? 8 : 4;
-    const Asked plain = asked_by(tiny(family, Json::object(), {"rms_norm_eps", "rope_theta"}));
+    const RecordedCalls plain = record_calls(tiny(family, Json::object(), {"rms_norm_eps", "rope_theta"}));
     EXPECT_EQ(plain.eps, std::set<double>{1e-6}) << family;
     EXPECT_EQ(plain.turned, d) << family;
     EXPECT_NEAR(plain.frequency, std::pow(10000, -2 / d), 1e-9) << family;
     EXPECT_EQ(plain.head_eps, family == "qwen3" ? std::set<double>{1e-6} : std::set<double>{}) << family;
-    const Asked given = asked_by(tiny(family, {{"rms_norm_eps", 1e-4}, {"rope_theta", 500}}));
+    const RecordedCalls given = record_calls(tiny(family, {{"rms_norm_eps", 1e-4}, {"rope_theta", 500}}));
     EXPECT_EQ(given.eps, std::set<double>{1e-4}) << family;
     EXPECT_NEAR(given.frequency, std::pow(500, -2 / d), 1e-9) << family;
     EXPECT_EQ(given.head_eps, family == "qwen3" ? std::set<double>{1e-4} : std::set<double>{}) << family;
   }
-  EXPECT_NEAR(asked_by(tiny("internlm", {{"rotary", {{"base", 300}, {"type", "dynamic"}}}})).frequency, std::pow(300, -0.5),
+  EXPECT_NEAR(record_calls(tiny("internlm", {{"rotary", {{"base", 300}, {"type", "dynamic"}}}})).frequency, std::pow(300, -0.5),
               1e-9);
-  EXPECT_EQ(asked_by(tiny("baichuan-13b")).turned, 0) << "ALiBi turns nothing";
+  EXPECT_EQ(record_calls(tiny("baichuan-13b")).turned, 0) << "ALiBi turns nothing";
   for (const char* family : {"gpt2", "bloom"}) {
-    EXPECT_EQ(asked_by(tiny(family)).eps, std::set<double>{1e-5}) << family;
-    EXPECT_EQ(asked_by(tiny(family, {{"layer_norm_epsilon", 1e-3}})).eps, std::set<double>{1e-3}) << family;
-    EXPECT_EQ(asked_by(tiny(family)).gelu, Forms{GeluForm::tanh}) << family;
+    EXPECT_EQ(record_calls(tiny(family)).eps, std::set<double>{1e-5}) << family;
+    EXPECT_EQ(record_calls(tiny(family, {{"layer_norm_epsilon", 1e-3}})).eps, std::set<double>{1e-3}) << family;
+    EXPECT_EQ(record_calls(tiny(family)).gelu, Forms{GeluForm::tanh}) << family;
   }
   for (const char* act : {"gelu_new", "gelu_fast", "gelu_pytorch_tanh"})
-    EXPECT_EQ(asked_by(tiny("gpt2", {{"activation_function", act}})).gelu, Forms{GeluForm::tanh}) << act;
-  EXPECT_EQ(asked_by(tiny("gpt2", {{"activation_function", "gelu"}})).gelu, Forms{GeluForm::exact});
+    EXPECT_EQ(record_calls(tiny("gpt2", {{"activation_function", act}})).gelu, Forms{GeluForm::tanh}) << act;
+  EXPECT_EQ(record_calls(tiny("gpt2", {{"activation_function", "gelu"}})).gelu, Forms{GeluForm::exact});
   const Json wide{{"hidden_size", 32}};
-  const Asked neox = asked_by(tiny("pythia", wide, {"rotary_pct"}));
+  const RecordedCalls neox = record_calls(tiny("pythia", wide, {"rotary_pct"}));
   EXPECT_EQ(neox.eps, std::set<double>{1e-5});
   EXPECT_EQ(neox.gelu, Forms{GeluForm::exact});
   EXPECT_EQ(neox.turned, 4) << "a quarter of 16";
   EXPECT_NEAR(neox.frequency, std::pow(10000, -0.5), 1e-9);
-  const Asked other = asked_by(tiny("pythia", {{"hidden_size", 32},
-                                               {"rotary_pct", 0.5},
-                                               {"rotary_emb_base", 700},
-                                               {"hidden_act", "gelu_new"},
-                                               {"layer_norm_eps", 1e-4}}));
+  const RecordedCalls other = record_calls(tiny("pythia", {{"hidden_size", 32},
+                                                           {"rotary_pct", 0.5},
+                                                           {"rotary_emb_base", 700},
+                                                           {"hidden_act", "gelu_new"},
+                                                           {"layer_norm_eps", 1e-4}}));
   EXPECT_EQ(other.eps, std::set<double>{1e-4});
   EXPECT_EQ(other.gelu, Forms{GeluForm::tanh});
   EXPECT_EQ(other.turned, 8);
@@ -428,7 +428,7 @@ TEST(ModelRules, NormsActivationsAndRotationsWhereAFileSaysNothing) {
 }
 
 // Tests the biases, the tied head and the width of the MLP.
-TEST(ModelRules, ParametersWhereAFileSaysNothing) {
+TEST(ModelRules, ParametersByDefault) {
   struct Case {
     Json config;
     bool q, o, up, down, tied;

@@ -107,7 +107,7 @@ TEST(FlatGradients, WhatNobodyWroteAndWhatIsFrozenIsZero) {
   EXPECT_THROW(h.write(*h.small.set.find("q"), 1), Error) << "gradients are not open";
 }
 
-TEST(FlatGradients, TiedPlacesOfUseAddUpOnce) {
+TEST(FlatGradients, TiedUsesAddUpOnce) {
   Here h;
   Param &table = *h.small.set.find("table"), &head = h.small.tied();
   EXPECT_EQ(h.store.master(head).data, h.store.master(table).data);

@@ -9,13 +9,15 @@ namespace ravine {
 namespace test_settle_recompute {
 
 // Returns the choice within `memory` MiB, if none needs 300 MiB, cheap 200 MiB, and full 100 MiB and a byte.
-Recompute chosen(int64_t memory, Recompute asked = Recompute::automatic) {
+Recompute chosen(int64_t memory, Recompute requested = Recompute::automatic) {
   Config c;
-  c.train.recompute = asked;
+  c.train.recompute = requested;
   c.train.memory_mb = memory;
-  choose_recompute(c, [](const Config& way) {
-    EXPECT_NE(way.train.recompute, Recompute::automatic) << "a plan is of a way to run";
-    const int64_t mib = way.train.recompute == Recompute::none ? 300 : way.train.recompute == Recompute::cheap ? 200 : 100;
+  choose_recompute(c, [](const Config& candidate) {
+    EXPECT_NE(candidate.train.recompute, Recompute::automatic) << "a plan is of a way to run";
+    const int64_t mib = candidate.train.recompute == Recompute::none    ? 300
+                        : candidate.train.recompute == Recompute::cheap ? 200
+                                                                        : 100;
     return (mib << 20) + (mib == 100 ? 1 : 0);
   });
   return c.train.recompute;
@@ -38,13 +40,13 @@ TEST(SettleRecompute, TakesTheLeastThatFits) {
   }
 }
 
-TEST(SettleRecompute, LeavesWhatIsAskedFor) {
-  for (const Recompute way : {Recompute::none, Recompute::cheap, Recompute::full}) {
+TEST(SettleRecompute, LeavesWhatIsSet) {
+  for (const Recompute candidate : {Recompute::none, Recompute::cheap, Recompute::full}) {
     Config c;
-    c.train.recompute = way;
+    c.train.recompute = candidate;
     c.train.memory_mb = 1;
     choose_recompute(c, [](const Config&) -> int64_t { throw Error("nobody has to plan"); });
-    EXPECT_EQ(c.train.recompute, way);
+    EXPECT_EQ(c.train.recompute, candidate);
   }
 }
 

@@ -246,7 +246,7 @@ TEST(Decisions, SettingsAndReasonsHaveTheirNumbers) {
             (std::vector<std::string>{"parallel.zero=0", "train.recompute=cheap", "train.micro_batch=2",
                                       fmt::format("precision.compute={}", name_or(config.precision.compute, kAuto))}))
       << "of 12 sequences on 2 ranks: 2 at a time, 4 do not divide";
-  EXPECT_EQ(decide(*model, config, Backend::cpu, 1, kColumns, int64_t{1} << 50).choice()->way.micro_batch, 4)
+  EXPECT_EQ(decide(*model, config, Backend::cpu, 1, kColumns, int64_t{1} << 50).choice()->trial.micro_batch, 4)
       << "8 do not divide 12";
   std::vector<std::string> alone;
   for (const DecisionStep& s : decide(*model, config, Backend::ref, 1, kColumns, 1).steps) alone.push_back(s.setting);

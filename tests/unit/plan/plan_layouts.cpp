@@ -153,7 +153,7 @@ TEST_F(Small, DecisionsTakeTheCheapestThatFits) {
   EXPECT_EQ(order, (std::vector<std::string>{"train.micro_batch=1", "parallel.zero=1", "train.recompute=full",
                                              "parallel.zero=2", "parallel.zero=3", "precision.compute=bf16"}));
   std::vector<int64_t> zero;
-  for (const DecisionStep& s : all.steps) zero.push_back(s.way.zero);
+  for (const DecisionStep& s : all.steps) zero.push_back(s.trial.zero);
   EXPECT_EQ(zero, (std::vector<int64_t>{0, 1, 1, 2, 3, 3}));
   for (size_t i = 1; i < 5; ++i) EXPECT_LE(all.steps[i].bytes, all.steps[i - 1].bytes) << all.steps[i].setting;
   // With room for exactly one of them that one is chosen, and nothing after it but a larger micro batch.
@@ -161,12 +161,12 @@ TEST_F(Small, DecisionsTakeTheCheapestThatFits) {
     if (i > 0 && all.steps[i].bytes == all.steps[i - 1].bytes) continue;
     Decision d = decided(all.steps[i].bytes + (1 << 20));
     ASSERT_NE(d.choice(), nullptr) << i;
-    EXPECT_EQ(d.choice()->way.zero, all.steps[i].way.zero) << i;
-    EXPECT_EQ(d.choice()->way.recompute, all.steps[i].way.recompute) << i;
+    EXPECT_EQ(d.choice()->trial.zero, all.steps[i].trial.zero) << i;
+    EXPECT_EQ(d.choice()->trial.recompute, all.steps[i].trial.recompute) << i;
   }
   Decision roomy = decided(int64_t{1} << 40);
-  EXPECT_EQ(roomy.choice()->way.micro_batch, 4) << "the 16 sequences of a step over 4 ranks";
-  EXPECT_EQ(roomy.choice()->way.zero, 0);
+  EXPECT_EQ(roomy.choice()->trial.micro_batch, 4) << "the 16 sequences of a step over 4 ranks";
+  EXPECT_EQ(roomy.choice()->trial.zero, 0);
 }
 
 TEST_F(Small, LayersByCostMakeRoomForTheHead) {

@@ -66,18 +66,18 @@ TEST(Variants, FitAsTheRunItselfWouldAndCheapestFirst) {
   ASSERT_LT(least, total);
   for (double share : {0.9, 0.6, 0.3}) {
     int64_t have = least + static_cast<int64_t>(share * static_cast<double>(total - least));
-    std::vector<Variant> ways = variants.that_fit(have, 3);
-    ASSERT_FALSE(ways.empty()) << share;
-    EXPECT_LE(ways.size(), 3u);
-    for (size_t i = 0; i < ways.size(); ++i) {
-      EXPECT_FALSE(ways[i].changes.empty());
-      EXPECT_LE(ways[i].bytes, have) << ways[i].text();
-      EXPECT_NEAR(static_cast<double>(p.plan(ways[i])), static_cast<double>(ways[i].bytes), kSlack) << ways[i].text();
+    std::vector<Variant> found = variants.that_fit(have, 3);
+    ASSERT_FALSE(found.empty()) << share;
+    EXPECT_LE(found.size(), 3u);
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_FALSE(found[i].changes.empty());
+      EXPECT_LE(found[i].bytes, have) << found[i].text();
+      EXPECT_NEAR(static_cast<double>(p.plan(found[i])), static_cast<double>(found[i].bytes), kSlack) << found[i].text();
       if (i == 0) continue;
-      if (ways[i].same_work == ways[i - 1].same_work) {
-        EXPECT_GE(ways[i].time, ways[i - 1].time);
+      if (found[i].same_work == found[i - 1].same_work) {
+        EXPECT_GE(found[i].time, found[i - 1].time);
       }
-      EXPECT_LE(ways[i].same_work, ways[i - 1].same_work) << "shorter sequences come last";
+      EXPECT_LE(found[i].same_work, found[i - 1].same_work) << "shorter sequences come last";
     }
   }
 }
@@ -94,22 +94,22 @@ TEST(Variants, HaveTimesWithoutMeasuredPeaks) {
 }
 
 TEST(Knobs, EveryCombinationOnceAndZeroWhereThereAreDataRanks) {
-  Knobs knobs(Way{.compute = DType::f32});
+  Knobs knobs(Trial{.compute = DType::f32});
   knobs.meshes = {Mesh{.pipeline = 2}, Mesh{.data = 2}};
   knobs.zeros = {0, 1, 2};
   knobs.micro_batches = {4, 2, 1};
   std::set<std::string> seen;
-  for (const Way& w : knobs.ways()) {
+  for (const Trial& w : knobs.trials()) {
     EXPECT_TRUE(w.zero == 0 || w.mesh.data > 1);
     EXPECT_TRUE(seen.insert(fmt::format("{} {} {}", w.mesh.text(), w.zero, w.micro_batch)).second);
   }
   EXPECT_EQ(seen.size(), 3u + 3u * 3u);
   std::vector<int64_t> micros;
   knobs.meshes = {Mesh{.data = 2}};
-  for (const Way& w : knobs.mildest_first())
+  for (const Trial& w : knobs.mildest_first())
     if (w.zero == 0) micros.push_back(w.micro_batch);
   EXPECT_EQ(micros, (std::vector<int64_t>{4, 2, 1}));
-  const Way mild = knobs.mildest_first().front(), strong = knobs.mildest_first().back();
+  const Trial mild = knobs.mildest_first().front(), strong = knobs.mildest_first().back();
   EXPECT_TRUE(mild.at_most(strong));
   EXPECT_FALSE(strong.at_most(mild));
   EXPECT_EQ(strong.changes(mild), (std::vector<std::string>{"parallel.zero=2", "train.micro_batch=1"}));
@@ -119,9 +119,9 @@ TEST(Variants, NoneIsNeedless) {
   Planned p;
   Variants variants = p.variants(false);
   int64_t have = p.engine->memory().total() * 6 / 10;
-  std::vector<Variant> ways = variants.that_fit(have, 100);
-  ASSERT_GE(ways.size(), 2u);
-  for (const Variant& v : ways) {
+  std::vector<Variant> found = variants.that_fit(have, 100);
+  ASSERT_GE(found.size(), 2u);
+  for (const Variant& v : found) {
     EXPECT_TRUE(v.same_work) << v.text();
     if (v.changes.size() < 2) continue;
     for (size_t drop = 0; drop < v.changes.size(); ++drop) {

@@ -39,7 +39,7 @@ std::string path_of(const std::string& svg, const std::string& name) {
 constexpr int kWide = 200, kHigh = 100;  // of which the frame takes 64 and 16, 34 and 38
 std::string at(const char* pen, double x, double y) { return fmt::format("{}{:.2f} {:.2f}", pen, 64 + 120 * x, 62 - 28 * y); }
 
-TEST(Svg, PointsLieWhereTheirValuesSay) {
+TEST(Svg, PointsLieAtTheirValues) {
   const Chart chart{"t", "step", false, {{"a", {10, 20, 30}, {0, 10, 5}}}};
   auto y = [](double v) { return (v + 0.4) / 10.8; };  // a margin of 4 % on both sides
   EXPECT_EQ(path_of(svg_chart(chart, kWide, kHigh), "a"),

@@ -131,7 +131,7 @@ TEST(Msprobe, ScalarArgumentsAreSettings) {
 
 TEST(Msprobe, IsRefusedWhereItIsDamaged) {
   const std::string dump = "x/step0/rank0/dump.json", data = "x/step0/rank0/dump_tensor_data/";
-  auto said = [&](const std::string& what, const std::string& name, const std::string& shape, const char* file) {
+  auto message = [&](const std::string& what, const std::string& name, const std::string& shape, const char* file) {
     TemporaryFolder folder;
     save(folder / (data + "a.npy"), {1, 2});
     fs::create_directories(folder / "x/step0/rank0");
@@ -150,15 +150,15 @@ TEST(Msprobe, IsRefusedWhereItIsDamaged) {
     return message_of<UserError>([&] { read_msprobe_names(folder / "x"); }) + file;
   };
   auto names = [](const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; };
-  EXPECT_PRED2(names, said(R"({"task":"tensor","level":"L0","data":{)", "", "", ""), "dump.json");
-  EXPECT_PRED2(names, said(R"({"task":"tensor","level":"L0"})", "", "", ""), "no 'data'");
-  EXPECT_PRED2(names, said("", "../../a.npy", "[2]", ""), "outside of the dump");
-  EXPECT_PRED2(names, said("", "missing.npy", "[2]", ""), "missing.npy");
-  EXPECT_PRED2(names, said("", "a.npy", "[3]", ""), "the dump says that it is [3]");
-  EXPECT_PRED2(names, said("", "a.npy", "[-1]", ""), "no shape");
-  EXPECT_PRED2(names, said("", "a.npy", "[9223372036854775807,9223372036854775807]", ""), "no shape");
-  EXPECT_PRED2(names, said("", "o.npy", "[2]", ""), "'|O'");
-  EXPECT_PRED2(names, said("", "c.pt", "[2]", ""), "c.pt");
+  EXPECT_PRED2(names, message(R"({"task":"tensor","level":"L0","data":{)", "", "", ""), "dump.json");
+  EXPECT_PRED2(names, message(R"({"task":"tensor","level":"L0"})", "", "", ""), "no 'data'");
+  EXPECT_PRED2(names, message("", "../../a.npy", "[2]", ""), "outside of the dump");
+  EXPECT_PRED2(names, message("", "missing.npy", "[2]", ""), "missing.npy");
+  EXPECT_PRED2(names, message("", "a.npy", "[3]", ""), "the dump says that it is [3]");
+  EXPECT_PRED2(names, message("", "a.npy", "[-1]", ""), "no shape");
+  EXPECT_PRED2(names, message("", "a.npy", "[9223372036854775807,9223372036854775807]", ""), "no shape");
+  EXPECT_PRED2(names, message("", "o.npy", "[2]", ""), "'|O'");
+  EXPECT_PRED2(names, message("", "c.pt", "[2]", ""), "c.pt");
 }
 
 TEST(Msprobe, ReadsWhatPythonWritesForNumbersThatAreNone) {

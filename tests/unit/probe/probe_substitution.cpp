@@ -36,11 +36,11 @@ Substituted found_in(const Dump& a, const Dump& b) {
   LoggingStore store;
   const std::unique_ptr<Stash> stash = make_stash(Recompute::none);
   Substituted found;
-  Substitution watch(a, b, found);
-  watch.begin(kernels, 0);
+  Substitution substitution(a, b, found);
+  substitution.begin(kernels, 0);
   Ctx::Setup s;
   s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(),
-  s.types = Types::of(DType::f64), s.observers = {&watch};
+  s.types = Types::of(DType::f64), s.observers = {&substitution};
   Ctx c(s);
   Batch batch;
   batch.tokens = 1;
@@ -53,7 +53,7 @@ Substituted found_in(const Dump& a, const Dump& b) {
   return found;
 }
 
-TEST(Substitution, TellsWhoGeneratesAnError) {
+TEST(Substitution, NamesTheCallThatCausesAnError) {
   const std::string out = "0/" + dump(1, 0).ranks[0].records[2].key();
   Substituted found = found_in(dump(1, 0), dump(5, 0));
   ASSERT_TRUE(found.a.contains(out) && found.b.contains(out));

@@ -13,7 +13,7 @@ CpuArithmetic of(const std::string& vendor, int family, int model, bool dot) {
   return cpu_arithmetic({.vendor = vendor, .family = family, .model = model, .bf16_dot = dot});
 }
 
-PrecisionOptions asked(std::optional<DType> compute, std::optional<Bf16Products> products = {}) {
+PrecisionOptions requested(std::optional<DType> compute, std::optional<Bf16Products> products = {}) {
   PrecisionOptions p;
   p.compute = compute, p.bf16_products = products;
   return p;
@@ -47,7 +47,7 @@ TEST(Arithmetic, FollowsTheKindOfCpu) {
   for (const CpuArithmetic& c : {of("", 0, 0, true), of("AuthenticAMD", 27, 0, true), of("HygonGenuine", 25, 17, true),
                                  of("GenuineIntel", 19, 1, true)}) {
     EXPECT_TRUE(c.bf16_dot && !c.bf16_faster && c.products == Bf16Products::widen) << c.why;
-    EXPECT_EQ(choose_arithmetic(asked(DType::bf16, Bf16Products::dot), Backend::cpu, c).products, Bf16Products::dot);
+    EXPECT_EQ(choose_arithmetic(requested(DType::bf16, Bf16Products::dot), Backend::cpu, c).products, Bf16Products::dot);
   }
   for (const CpuArithmetic& c : {kZen4, kZen3, kXeon, of("", 0, 0, true)}) EXPECT_FALSE(c.why.empty());
 }
@@ -56,12 +56,12 @@ TEST(Arithmetic, ThisCpuIsTheSameEveryTime) {
   const CpuId first = cpu_id();
   EXPECT_EQ(first.vendor.size(), 12u);
   EXPECT_GT(first.family, 0);
-  const Arithmetic chosen = choose_arithmetic(asked(std::nullopt), Backend::cpu, cpu_arithmetic(cpu_id()));
+  const Arithmetic chosen = choose_arithmetic(requested(std::nullopt), Backend::cpu, cpu_arithmetic(cpu_id()));
   for (int i = 0; i < 200; ++i) {
     const CpuId again = cpu_id();
     ASSERT_TRUE(again.vendor == first.vendor && again.family == first.family && again.model == first.model &&
                 again.bf16_dot == first.bf16_dot);
-    const Arithmetic a = choose_arithmetic(asked(std::nullopt), Backend::cpu, cpu_arithmetic(cpu_id()));
+    const Arithmetic a = choose_arithmetic(requested(std::nullopt), Backend::cpu, cpu_arithmetic(cpu_id()));
     ASSERT_TRUE(a.compute == chosen.compute && a.products == chosen.products);
   }
 }
@@ -70,27 +70,27 @@ TEST(Arithmetic, OptionsDecideAndAutoFollows) {
   auto is = [](const Arithmetic& a, DType compute, Bf16Products products) {
     return a.compute == compute && a.products == products;
   };
-  EXPECT_TRUE(is(choose_arithmetic(asked(std::nullopt), Backend::cpu, kZen4), DType::bf16, Bf16Products::dot));
-  EXPECT_TRUE(is(choose_arithmetic(asked(std::nullopt), Backend::cpu, kXeon), DType::f32, Bf16Products::widen));
-  EXPECT_TRUE(is(choose_arithmetic(asked(std::nullopt), Backend::ref, kZen4), DType::f32, Bf16Products::widen));
+  EXPECT_TRUE(is(choose_arithmetic(requested(std::nullopt), Backend::cpu, kZen4), DType::bf16, Bf16Products::dot));
+  EXPECT_TRUE(is(choose_arithmetic(requested(std::nullopt), Backend::cpu, kXeon), DType::f32, Bf16Products::widen));
+  EXPECT_TRUE(is(choose_arithmetic(requested(std::nullopt), Backend::ref, kZen4), DType::f32, Bf16Products::widen));
+  EXPECT_TRUE(is(choose_arithmetic(requested(std::nullopt, Bf16Products::widen), Backend::cpu, kZen4), DType::f32,
+                 Bf16Products::widen));
+  EXPECT_TRUE(is(choose_arithmetic(requested(DType::bf16), Backend::cpu, kZen4), DType::bf16, Bf16Products::dot));
+  EXPECT_TRUE(is(choose_arithmetic(requested(DType::bf16), Backend::cpu, kXeon), DType::bf16, Bf16Products::widen));
+  EXPECT_TRUE(is(choose_arithmetic(requested(DType::bf16, Bf16Products::widen), Backend::cpu, kZen4), DType::bf16,
+                 Bf16Products::widen));
   EXPECT_TRUE(
-      is(choose_arithmetic(asked(std::nullopt, Bf16Products::widen), Backend::cpu, kZen4), DType::f32, Bf16Products::widen));
-  EXPECT_TRUE(is(choose_arithmetic(asked(DType::bf16), Backend::cpu, kZen4), DType::bf16, Bf16Products::dot));
-  EXPECT_TRUE(is(choose_arithmetic(asked(DType::bf16), Backend::cpu, kXeon), DType::bf16, Bf16Products::widen));
-  EXPECT_TRUE(
-      is(choose_arithmetic(asked(DType::bf16, Bf16Products::widen), Backend::cpu, kZen4), DType::bf16, Bf16Products::widen));
-  EXPECT_TRUE(
-      is(choose_arithmetic(asked(DType::bf16, Bf16Products::dot), Backend::cpu, kXeon), DType::bf16, Bf16Products::dot));
-  EXPECT_TRUE(is(choose_arithmetic(asked(DType::f32), Backend::cpu, kZen4), DType::f32, Bf16Products::widen))
+      is(choose_arithmetic(requested(DType::bf16, Bf16Products::dot), Backend::cpu, kXeon), DType::bf16, Bf16Products::dot));
+  EXPECT_TRUE(is(choose_arithmetic(requested(DType::f32), Backend::cpu, kZen4), DType::f32, Bf16Products::widen))
       << "auto is no choice in f32";
   EXPECT_NE(error_of([] {
-              choose_arithmetic(asked(DType::bf16, Bf16Products::dot), Backend::cpu, kZen3);
+              choose_arithmetic(requested(DType::bf16, Bf16Products::dot), Backend::cpu, kZen3);
             }).find("no bf16 dot product"),
             std::string::npos);
-  EXPECT_NE(error_of([] { choose_arithmetic(asked(DType::f64), Backend::cpu, kZen4); }).find("--backend ref"),
+  EXPECT_NE(error_of([] { choose_arithmetic(requested(DType::f64), Backend::cpu, kZen4); }).find("--backend ref"),
             std::string::npos);
-  EXPECT_EQ(choose_arithmetic(asked(std::nullopt), Backend::cpu, kZen4).why, kZen4.why);
-  EXPECT_EQ(choose_arithmetic(asked(DType::bf16, Bf16Products::dot), Backend::cpu, kZen4).why, "")
+  EXPECT_EQ(choose_arithmetic(requested(std::nullopt), Backend::cpu, kZen4).why, kZen4.why);
+  EXPECT_EQ(choose_arithmetic(requested(DType::bf16, Bf16Products::dot), Backend::cpu, kZen4).why, "")
       << "nothing was left to choose";
 }
 
@@ -107,24 +107,25 @@ TEST(Resume, KeepsWhatAutoHadChosen) {
     keep_choices(c, was, backend, cpu);
     return fmt::format("{} {}", name_or(c.precision.compute, kAuto), name_or(c.precision.bf16_products, kAuto));
   };
-  EXPECT_EQ(kept(asked(std::nullopt), made_with(DType::bf16, Bf16Products::widen), kZen4), "bf16 widen");
-  EXPECT_EQ(kept(asked(DType::bf16), made_with(DType::bf16, Bf16Products::dot), kXeon), "bf16 dot");
-  EXPECT_EQ(kept(asked(std::nullopt), made_with(DType::f32, std::nullopt), kZen4), "f32 auto");
-  EXPECT_EQ(kept(asked(DType::bf16, Bf16Products::widen), made_with(DType::bf16, Bf16Products::dot), kZen4), "bf16 widen")
+  EXPECT_EQ(kept(requested(std::nullopt), made_with(DType::bf16, Bf16Products::widen), kZen4), "bf16 widen");
+  EXPECT_EQ(kept(requested(DType::bf16), made_with(DType::bf16, Bf16Products::dot), kXeon), "bf16 dot");
+  EXPECT_EQ(kept(requested(std::nullopt), made_with(DType::f32, std::nullopt), kZen4), "f32 auto");
+  EXPECT_EQ(kept(requested(DType::bf16, Bf16Products::widen), made_with(DType::bf16, Bf16Products::dot), kZen4), "bf16 widen")
       << "what is asked for by name counts";
-  const std::string refused = error_of([&] { kept(asked(std::nullopt), made_with(DType::bf16, Bf16Products::dot), kZen3); });
+  const std::string refused =
+      error_of([&] { kept(requested(std::nullopt), made_with(DType::bf16, Bf16Products::dot), kZen3); });
   EXPECT_NE(refused.find("step_000200 was made with bf16 dot products (precision.bf16_products)"), std::string::npos)
       << refused;
   EXPECT_NE(refused.find("set precision.bf16_products=widen"), std::string::npos) << refused;
-  EXPECT_EQ(kept(asked(DType::bf16, Bf16Products::widen), made_with(DType::bf16, Bf16Products::dot), kZen3), "bf16 widen");
-  EXPECT_EQ(kept(asked(DType::bf16), made_with(DType::bf16, Bf16Products::dot), kZen3, Backend::ref), "bf16 auto");
+  EXPECT_EQ(kept(requested(DType::bf16, Bf16Products::widen), made_with(DType::bf16, Bf16Products::dot), kZen3), "bf16 widen");
+  EXPECT_EQ(kept(requested(DType::bf16), made_with(DType::bf16, Bf16Products::dot), kZen3, Backend::ref), "bf16 auto");
   // Older checkpoints say it by their instructions; some say nothing.
-  EXPECT_EQ(kept(asked(std::nullopt),
+  EXPECT_EQ(kept(requested(std::nullopt),
                  run_record("s", 1, Json{{"compute", "bf16"}}, "avx512 with bf16 dot products", "manifest"), kXeon),
             "bf16 dot");
-  EXPECT_EQ(kept(asked(std::nullopt), run_record("s", 1, Json{{"compute", "bf16"}}, "avx512", "manifest"), kZen4),
+  EXPECT_EQ(kept(requested(std::nullopt), run_record("s", 1, Json{{"compute", "bf16"}}, "avx512", "manifest"), kZen4),
             "bf16 widen");
-  EXPECT_EQ(kept(asked(std::nullopt), run_record("s", 1, Json::object(), "", "manifest"), kZen4), "auto auto");
+  EXPECT_EQ(kept(requested(std::nullopt), run_record("s", 1, Json::object(), "", "manifest"), kZen4), "auto auto");
 }
 
 TEST(Resume, NamesEveryChangeByItsRule) {

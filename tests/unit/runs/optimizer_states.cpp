@@ -196,9 +196,9 @@ Numbers trained(const MakeRule& make_rule, const Types& types, const Layout& lay
                                : view.dtype == DType::f32 ? view.as<float>()[r.from + i]
                                : view.dtype == DType::f16 ? static_cast<float>(view.as<f16>()[r.from + i])
                                                           : static_cast<float>(view.as<bf16>()[r.from + i]);
-              double& place = whole[static_cast<size_t>(r.to + i)];
-              EXPECT_TRUE(std::isnan(place) || place == x) << name << ": ranks that keep the same differ at " << r.to + i;
-              place = x;
+              double& position = whole[static_cast<size_t>(r.to + i)];
+              EXPECT_TRUE(std::isnan(position) || position == x) << name << ": ranks that keep the same differ at " << r.to + i;
+              position = x;
             }
           });
     };

@@ -53,7 +53,7 @@ TEST(WeightsChecksum, LooksAtBlocksOfLargeFilesSpreadOverAllOfThem) {
 }
 
 template <class F>
-std::string said_by(F&& f) {
+std::string refusal_text(F&& f) {
   try {
     f();
   } catch (const UserError& e) {
@@ -125,7 +125,7 @@ TEST(Resume, CountsAreThoseOfARun) {
   EXPECT_THROW(refuse_counts(late, kHuge, "test"), UserError) << "no run has so many steps";
 }
 
-TEST(Resume, LongValuesAreCutInWhatIsSaid) {
+TEST(Resume, LongValuesAreCutInMessages) {
   const OptionChange c{
       .name = "data.split", .was = std::string(201, 'a'), .now = std::string(200, 'b'), .rule = OnResume::fixed};
   EXPECT_EQ(c.text(), "data.split: " + std::string(200, 'b') + ", was " + std::string(200, 'a') + "..");
@@ -184,7 +184,7 @@ TEST(Resume, AnotherModelIsOneOfOtherFieldsThatMatter) {
   Config c;
   c.model.config = "config.json";
   auto refusal = [&](const Json& was, std::optional<int64_t> layers = {}) {
-    return said_by([&] {
+    return refusal_text([&] {
       refuse_other_model({.checkpoint = "step_000002",
                           .step = 2,
                           .options = {},
@@ -288,15 +288,16 @@ TEST(Resume, AnotherModelIsOneThatComputesOtherNumbers) {
       Config config;
       config.model.config = "config.json";
       const auto model = make_model(now, "config.json");
-      const std::string said = said_by([&] {
+      const std::string message = refusal_text([&] {
         RunRecord record;
         record.checkpoint = "step_000002", record.step = 2, record.model = was;
         refuse_other_model(record, *model, config);
       });
       if (c.field.empty())
-        EXPECT_EQ(said, "") << c.change;
+        EXPECT_EQ(message, "") << c.change;
       else
-        EXPECT_NE(said.find(c.field + " is "), std::string::npos) << c.change << (back ? ", back" : "") << ": '" << said << "'";
+        EXPECT_NE(message.find(c.field + " is "), std::string::npos)
+            << c.change << (back ? ", back" : "") << ": '" << message << "'";
     }
 }
 
@@ -304,7 +305,7 @@ TEST(Resume, OnlyTheDefaultFolderIsTakenForAnothers) {
   Config was, now;
   was.model.config = "a.json", now.model.config = "b.json";
   const RunRecord r = run_record("step_000002", 2, Json{{"options", recorded_options(was, 1, 1)}}, "", "here");
-  auto refusal = [&](const Config& c) { return said_by([&] { refuse_strangers_in_default(r, c); }); };
+  auto refusal = [&](const Config& c) { return refusal_text([&] { refuse_strangers_in_default(r, c); }); };
   EXPECT_NE(refusal(now).find("another run is in runs/default: model.config=a.json data.train=[], saved after step 2"),
             std::string::npos)
       << refusal(now);
@@ -319,7 +320,7 @@ TEST(Resume, OnlyTheDefaultFolderIsTakenForAnothers) {
   Config data = was;
   data.data.train.push_back({"c.txt"});
   EXPECT_NE(refusal(data).find("data.train=[c.txt]"), std::string::npos) << refusal(data);
-  EXPECT_EQ(said_by([&] { refuse_strangers_in_default(run_record("s", 2, Json::object(), "", "here"), now); }), "")
+  EXPECT_EQ(refusal_text([&] { refuse_strangers_in_default(run_record("s", 2, Json::object(), "", "here"), now); }), "")
       << "a checkpoint that knows no options";
 }
 

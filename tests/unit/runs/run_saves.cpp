@@ -32,7 +32,7 @@ struct SavingRun {
   }
   // A file where the folder of checkpoints should be: none can be written.
   void block() const { spill(config.train.output + "/checkpoints", ""); }
-  std::string said() const { return slurp(base / "log.txt"); }
+  std::string logged() const { return slurp(base / "log.txt"); }
 
   TemporaryFolder base;
   Config config;
@@ -50,10 +50,10 @@ TEST(Saves, ACheckpointIsKnownOnceItIsComplete) {
   EXPECT_FALSE(run.saves->newest()) << "nothing is said before report";
   EXPECT_TRUE(run.saves->is_saved(3));
   EXPECT_EQ(run.saves->newest(), 3);
-  EXPECT_NE(run.said().find("saved    step_000003: "), std::string::npos) << run.said();
+  EXPECT_NE(run.logged().find("saved    step_000003: "), std::string::npos) << run.logged();
   EXPECT_FALSE(run.saves->is_saved(4));
   EXPECT_EQ(run.saves->what_is_lost(3), "");
-  EXPECT_EQ(run.said().find("warning"), std::string::npos) << run.said();
+  EXPECT_EQ(run.logged().find("warning"), std::string::npos) << run.logged();
   EXPECT_NE(message_of<Stopped>([&] { run.saves->end_stopped(3); }).find("stopped after step 3, saved; the same command goes"),
             std::string::npos);
   EXPECT_NE(message_of<Error>([&] { run.saves->end_stopped(4); })
@@ -62,13 +62,13 @@ TEST(Saves, ACheckpointIsKnownOnceItIsComplete) {
             std::string::npos);
 }
 
-TEST(Saves, OfOneThatFailsItIsSaidWhyAndWhenTheNextIsTried) {
+TEST(Saves, AFailureIsReportedWithTheTimeOfTheNextTry) {
   SavingRun run;
   run.block();
   run.save(3);
   run.saves->report(3);
   EXPECT_FALSE(run.saves->newest());
-  EXPECT_NE(run.said().find("; the next is tried after step 6, or when the run stops\n"), std::string::npos) << run.said();
+  EXPECT_NE(run.logged().find("; the next is tried after step 6, or when the run stops\n"), std::string::npos) << run.logged();
   const std::string stopped = message_of<Error>([&] { run.saves->end_stopped(4); });
   EXPECT_NE(stopped.find("stopped after step 4, which was not saved: "), std::string::npos) << stopped;
   EXPECT_NE(stopped.find("no checkpoint was saved before: once that is mended the same command begins anew; a checkpoint needs "
@@ -77,8 +77,9 @@ TEST(Saves, OfOneThatFailsItIsSaidWhyAndWhenTheNextIsTried) {
       << stopped;
   run.save(8);
   EXPECT_FALSE(run.saves->is_saved(8));
-  const std::string said = run.said();
-  EXPECT_EQ(said.find("the next is tried", said.find("the next is tried") + 1), std::string::npos) << "after the last is none";
+  const std::string logged = run.logged();
+  EXPECT_EQ(logged.find("the next is tried", logged.find("the next is tried") + 1), std::string::npos)
+      << "after the last is none";
   const std::string lost = run.saves->what_is_lost(8);
   EXPECT_NE(lost.find("the run was not saved, only its model is, in " + run.config.train.output + "/model: "),
             std::string::npos)
@@ -117,18 +118,18 @@ struct OtherFiles : CheckpointFiles {
   std::string folder(const Config& config) const override { return config.train.output; }
   std::string how_to_go_on(const Config&) const override { return "their command"; }
   std::string pattern() const override { return "iter_*"; }
-  bool beside_model() const override { return false; }
+  bool exports_model() const override { return false; }
 };
 
 TEST(Saves, AStateThatCannotBePublishedStaysAndIsTriedAgain) {
   SavingRun run;
   run.config.checkpoint.layout = CheckpointLayout::megatron;
   const OtherFiles files;
-  std::string trouble = "no room";
+  std::string problem = "no room";
   std::vector<int64_t> published;
   run.saves->publish_as(files, [&](const std::string& folder, int64_t step, const Json&) {
     EXPECT_TRUE(fs::exists(folder + "/manifest.json"));
-    if (!trouble.empty()) throw Error(trouble);
+    if (!problem.empty()) throw Error(problem);
     published.push_back(step);
     return fmt::format("iter_{}", step);
   });
@@ -136,10 +137,11 @@ TEST(Saves, AStateThatCannotBePublishedStaysAndIsTriedAgain) {
   run.save(3);
   EXPECT_TRUE(run.saves->is_saved(3)) << "the state is there";
   EXPECT_TRUE(run.saves->unpublished());
-  EXPECT_NE(run.said().find("warning: step 3 is saved in " + hidden +
-                            "step_000003, and could not be written for checkpoint.layout=megatron: no room; it is tried again"),
-            std::string::npos)
-      << run.said();
+  EXPECT_NE(
+      run.logged().find("warning: step 3 is saved in " + hidden +
+                        "step_000003, and could not be written for checkpoint.layout=megatron: no room; it is tried again"),
+      std::string::npos)
+      << run.logged();
   EXPECT_NE(run.saves->what_is_kept().find(hidden.substr(0, hidden.size() - 1)), std::string::npos);
   EXPECT_NE(run.saves->what_is_lost(3).find("step 3 is saved in " + hidden + "step_000003 alone"), std::string::npos);
   run.save(6);
@@ -148,7 +150,7 @@ TEST(Saves, AStateThatCannotBePublishedStaysAndIsTriedAgain) {
   EXPECT_TRUE(fs::exists(hidden + "step_000006"));
   EXPECT_NE(message_of<Stopped>([&] { run.saves->end_stopped(6); }).find("the same command goes on from there"),
             std::string::npos);
-  trouble.clear();
+  problem.clear();
   run.save(8);
   EXPECT_TRUE(run.saves->is_saved(8));
   EXPECT_FALSE(run.saves->unpublished());

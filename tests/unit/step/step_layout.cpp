@@ -67,7 +67,7 @@ TEST_F(Layouts, ZeroTwoAndThreeTakeMicroBatchesInTurns) {
   }
 }
 
-TEST_F(Layouts, LeavesOfACheckpointHoldWhereTheyFitAndNothingElseWasAsked) {
+TEST_F(Layouts, LeavesOfACheckpointHoldWhereTheyFitAndNothingElseIsSet) {
   EXPECT_EQ(layout(2, 8).sum_leaves, 8);
   EXPECT_EQ(layout(2, 8).leaves, 4);
   EXPECT_EQ(layout(4, 8).leaves, 2);
@@ -78,7 +78,7 @@ TEST_F(Layouts, LeavesOfACheckpointHoldWhereTheyFitAndNothingElseWasAsked) {
   EXPECT_EQ(layout(2, 8).sum_leaves, 4) << "what is asked for counts";
 }
 
-TEST_F(Layouts, RefusalsSayWhatWouldDo) {
+TEST_F(Layouts, RefusalsNameWhatWouldDo) {
   struct Case {
     const char* what;
     int ranks;

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "step/fault_injection.h"
-#include "step/nan_watch.h"
+#include "step/nan_observer.h"
 #include "step/profile.h"
 #include "tests/unit/files_temporary.h"
 
@@ -32,44 +32,45 @@ void call(Observer& o, const char* path, const char* op, Phase phase, const std:
   o.after(info);
 }
 
-TEST(NanWatch, NamesTheFirstElementThatWasWritten) {
-  NanWatch watch;
+TEST(NanObserver, NamesTheFirstElementThatWasWritten) {
+  NanObserver observer;
   std::vector<float> out(8, 1), in(8, 1);
   out[3] = NAN;  // between the rows of 3: not of the tensor
   in[1] = NAN;
   const NamedView read{"x", matrix(in, DType::f32, 2, 3, 4), Access::read};
-  call(watch, "a", "add", Phase::forward, {read, {"out", matrix(out, DType::f32, 2, 3, 4), Access::write}});
-  EXPECT_EQ(watch.found(), "") << "nothing was written but finite numbers";
+  call(observer, "a", "add", Phase::forward, {read, {"out", matrix(out, DType::f32, 2, 3, 4), Access::write}});
+  EXPECT_EQ(observer.found(), "") << "nothing was written but finite numbers";
   out[6] = INFINITY;
   in[1] = 1;
-  call(watch, "model.layers.3", "matmul", Phase::recompute, {read, {"out", matrix(out, DType::f32, 2, 3, 4), Access::write}});
-  EXPECT_EQ(watch.found(), "first: matmul at model.layers.3 (recompute), tensor 'out', row 1, column 2: inf");
+  call(observer, "model.layers.3", "matmul", Phase::recompute,
+       {read, {"out", matrix(out, DType::f32, 2, 3, 4), Access::write}});
+  EXPECT_EQ(observer.found(), "first: matmul at model.layers.3 (recompute), tensor 'out', row 1, column 2: inf");
   out[0] = NAN;
-  call(watch, "later", "add", Phase::backward, {{"out", matrix(out, DType::f32, 2, 3, 4), Access::write}});
-  EXPECT_NE(watch.found().find("model.layers.3"), std::string::npos) << "the first stays";
+  call(observer, "later", "add", Phase::backward, {{"out", matrix(out, DType::f32, 2, 3, 4), Access::write}});
+  EXPECT_NE(observer.found().find("model.layers.3"), std::string::npos) << "the first stays";
 }
 
-TEST(NanWatch, NamesTheInputsThatHaveIt) {
-  NanWatch watch;
+TEST(NanObserver, NamesTheInputsThatHaveIt) {
+  NanObserver observer;
   std::vector<float> out{1, NAN}, w{1, 1, -INFINITY, 1}, fine{1, 2};
-  call(watch, "head", "matmul", Phase::update,
+  call(observer, "head", "matmul", Phase::update,
        {{"a", matrix(fine, DType::f32, 1, 2, 2), Access::read},
         {"b", matrix(w, DType::f32, 2, 2, 2), Access::read},
         {"p", matrix(out, DType::f32, 1, 2, 2), Access::update}});
   EXPECT_EQ(
-      watch.found(),
+      observer.found(),
       "first: matmul at head (update), tensor 'p', row 0, column 1: nan; its input has it already, tensor 'b', row 1, column 0: -inf");
 }
 
-TEST(NanWatch, KnowsEveryTypeAndRowsThatSeeNoKey) {
+TEST(NanObserver, KnowsEveryTypeAndRowsThatSeeNoKey) {
   std::vector<bf16> b{bf16(1), bf16(NAN)};
   std::vector<f16> h{f16(1), f16(INFINITY)};
   std::vector<double> d{1, NAN};
   std::vector<int32_t> i{1, 0x7fc00000};
   auto found = [](const char* name, TensorView v) {
-    NanWatch watch;
-    call(watch, "p", "op", Phase::forward, {{name, v, Access::write}});
-    return watch.found();
+    NanObserver observer;
+    call(observer, "p", "op", Phase::forward, {{name, v, Access::write}});
+    return observer.found();
   };
   EXPECT_NE(found("out", matrix(b, DType::bf16, 1, 2, 2)), "");
   EXPECT_NE(found("out", matrix(h, DType::f16, 1, 2, 2)), "");

@@ -115,11 +115,11 @@ TEST(LaunchScript, IsReadAsBashReadsIt) {
 }
 
 TEST(LaunchScript, OfTwoLaunchesOneIsChosenByItsNumber) {
-  const auto said = [](const std::string& text) {
+  const auto message = [](const std::string& text) {
     return refusal([&] { launched_program(parse_launch_script(text, "run.sh")); });
   };
   const std::string two = "torchrun a.py --x 1\n\npython b.py\n";
-  expect_words(said(two), {"starts 2 programs", "1: a.py (run.sh:1); 2: b.py (run.sh:3)", "--launch NUMBER"});
+  expect_words(message(two), {"starts 2 programs", "1: a.py (run.sh:1); 2: b.py (run.sh:3)", "--launch NUMBER"});
   LaunchScript script = parse_launch_script(two, "run.sh");
   script.launch = 2;
   EXPECT_EQ(launched_program(script).program.text, "b.py");
@@ -143,28 +143,28 @@ TEST(LaunchScript, ADecisionOnWhatIsKnownIsFollowed) {
         "i=0\nwhile [ $i -lt 3 ]; do i=$((i+1)); done\n[ $i = 3 ] && python a.py\n",
         "exit_now=0\nif [ $exit_now = 1 ]; then exit; fi\npython a.py\n"})
     EXPECT_EQ(program(text), "a.py") << text;
-  const auto said = [](const std::string& text) {
+  const auto message = [](const std::string& text) {
     return refusal([&] { launched_program(parse_launch_script(text, "run.sh")); });
   };
-  expect_words(said("[ -d /nowhere ] || exit 1\npython a.py\n"), {"no program is launched before it ends", "run.sh:1"});
+  expect_words(message("[ -d /nowhere ] || exit 1\npython a.py\n"), {"no program is launched before it ends", "run.sh:1"});
 }
 
 TEST(LaunchScript, WhatAProgramDecidesOrAFolderChangesIsRefused) {
-  const auto said = [](const std::string& text) {
+  const auto message = [](const std::string& text) {
     return refusal([&] { launched_program(parse_launch_script(text, "run.sh")); });
   };
   for (const char* text :
        {"if grep -q x y; then\npython a.py\nfi\n", "\nmake || python a.py\n", "case $(uptime) in\n*1*) python a.py ;;\nesac\n",
         "while make\ndo python a.py\ndone\n", "if [[ $(uptime) =~ x ]]\nthen python a.py\nfi\n"})
-    expect_words(said(text), {"run.sh:2", "only a shell can tell"});
-  expect_words(said("if make; then\n N=1\nfi\npython a.py --b $N\n"), {"run.sh:2", "condition"});
-  expect_words(said("A=/\ncd $A && python a.py\n"), {"cd /", "run.sh:2", "where ravine is started"});
-  expect_words(said("cd\npython a.py\n"), {"run.sh:1"});
-  expect_words(said("cd /nowhere/at/all || exit\npython a.py\n"), {"run.sh:1"});
-  expect_words(said("\ncd $(make)\npython a.py\n"), {"run.sh:2", "needs a shell"});
+    expect_words(message(text), {"run.sh:2", "only a shell can tell"});
+  expect_words(message("if make; then\n N=1\nfi\npython a.py --b $N\n"), {"run.sh:2", "condition"});
+  expect_words(message("A=/\ncd $A && python a.py\n"), {"cd /", "run.sh:2", "where ravine is started"});
+  expect_words(message("cd\npython a.py\n"), {"run.sh:1"});
+  expect_words(message("cd /nowhere/at/all || exit\npython a.py\n"), {"run.sh:1"});
+  expect_words(message("\ncd $(make)\npython a.py\n"), {"run.sh:2", "needs a shell"});
 }
 
-TEST(LaunchScript, NothingIsRunAndWhatNeedsAShellIsSaidWhereItMatters) {
+TEST(LaunchScript, NothingIsRunAndWhatNeedsAShellIsReportedWhereItMatters) {
   const auto run = [](const std::string& text) {
     return refusal([&] { launched_program(parse_launch_script(text, "run.sh")); });
   };

@@ -26,7 +26,7 @@ Config config(const std::string& output = "out") {
   return c;
 }
 
-std::string said(const std::function<void()>& f) {
+std::string error_text(const std::function<void()>& f) {
   try {
     f();
   } catch (const UserError& e) {
@@ -35,7 +35,7 @@ std::string said(const std::function<void()>& f) {
   return "";
 }
 
-bool says(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
+bool contains(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
 
 void step(const std::string& output, int64_t n, const std::string& run = "") {
   const std::string folder = output + fmt::format("/iter_{:07}", n);
@@ -46,9 +46,9 @@ void step(const std::string& output, int64_t n, const std::string& run = "") {
 
 void track(const std::string& output, const std::string& text) { spill(output + "/latest_checkpointed_iteration.txt", text); }
 
-TEST(MegatronFiles, RefusesWhatTheyHaveNoPlaceFor) {
+TEST(MegatronFiles, RefusesWhatTheyHaveNoFieldFor) {
   const auto files = megatron_files();
-  EXPECT_EQ(said([&] { files->check(config()); }), "");
+  EXPECT_EQ(error_text([&] { files->check(config()); }), "");
   EXPECT_EQ(beyond_megatron_files(config()), "");
   const std::pair<std::function<void(Config&)>, const char*> rows[] = {
       {[](Config& c) { c.optimizer.type = OptimizerType::sgd; }, "optimizer.type sgd"},
@@ -69,15 +69,15 @@ TEST(MegatronFiles, RefusesWhatTheyHaveNoPlaceFor) {
   for (const auto& [change, words] : rows) {
     Config c = config();
     change(c);
-    const std::string text = said([&] { files->check(c); });
-    EXPECT_TRUE(says(text, words) && says(text, "checkpoint.layout=ravine")) << words << ": " << text;
-    EXPECT_TRUE(says(beyond_megatron_files(c), "no place for")) << words << ": " << beyond_megatron_files(c);
+    const std::string text = error_text([&] { files->check(c); });
+    EXPECT_TRUE(contains(text, words) && contains(text, "checkpoint.layout=ravine")) << words << ": " << text;
+    EXPECT_TRUE(contains(beyond_megatron_files(c), "no place for")) << words << ": " << beyond_megatron_files(c);
   }
   Config adam = config(), one = config(), no_model = config();
   adam.optimizer.type = OptimizerType::adam, one.parallel.zero = 1, no_model.model.config = "{}";
-  EXPECT_EQ(said([&] { files->check(adam), files->check(one); }), "");
+  EXPECT_EQ(error_text([&] { files->check(adam), files->check(one); }), "");
   EXPECT_EQ(beyond_megatron_files(no_model), "") << "whoever opens it says what is wrong";
-  EXPECT_NE(said([&] { files->check(no_model); }), "");
+  EXPECT_NE(error_text([&] { files->check(no_model); }), "");
 }
 
 TEST(MegatronFiles, GoesOnFromWhatTheTrackerNames) {
@@ -89,7 +89,7 @@ TEST(MegatronFiles, GoesOnFromWhatTheTrackerNames) {
     c.checkpoint.resume = resume;
     return files->to_resume(c);
   };
-  const auto refusal = [&](const std::string& resume) { return said([&] { from(resume); }); };
+  const auto refusal = [&](const std::string& resume) { return error_text([&] { from(resume); }); };
   EXPECT_EQ(from("auto"), "") << "nothing is there";
   EXPECT_EQ(files->newest_step(out), -1);
   step(out, 2), step(out, 4);
@@ -101,19 +101,19 @@ TEST(MegatronFiles, GoesOnFromWhatTheTrackerNames) {
   EXPECT_EQ(from("none"), "");
   EXPECT_EQ(files->newest_step(out), 2);
   track(out, "3");
-  EXPECT_TRUE(says(refusal("auto"), "iter_0000003"));
+  EXPECT_TRUE(contains(refusal("auto"), "iter_0000003"));
   EXPECT_EQ(files->newest_step(out), 3);
   track(out, "../../etc");
-  EXPECT_TRUE(says(refusal("auto"), "bad tracker file"));
+  EXPECT_TRUE(contains(refusal("auto"), "bad tracker file"));
   EXPECT_EQ(files->newest_step(out), -1);
   track(out, "release");
   fs::create_directories(out + "/release/mp_rank_00");
   EXPECT_EQ(from("auto"), "") << "weights alone";
-  EXPECT_TRUE(says(refusal(out), "model.weights=" + out));
-  EXPECT_TRUE(says(refusal(f / "gone"), "no such folder"));
-  EXPECT_TRUE(says(refusal(f.path()), "no checkpoint of Megatron"));
+  EXPECT_TRUE(contains(refusal(out), "model.weights=" + out));
+  EXPECT_TRUE(contains(refusal(f / "gone"), "no such folder"));
+  EXPECT_TRUE(contains(refusal(f.path()), "no checkpoint of Megatron"));
   spill(f / "manifest.json", "{}");
-  EXPECT_TRUE(says(refusal(f.path()), "checkpoint.layout=ravine"));
+  EXPECT_TRUE(contains(refusal(f.path()), "checkpoint.layout=ravine"));
 }
 
 TEST(MegatronFiles, LaterStepsOfOthersStopARun) {
@@ -121,20 +121,20 @@ TEST(MegatronFiles, LaterStepsOfOthersStopARun) {
   const auto files = megatron_files();
   const std::string out = f / "out";
   Config c = config(out);
-  const auto refusal = [&] { return said([&] { files->check_folder(c, "me"); }); };
+  const auto refusal = [&] { return error_text([&] { files->check_folder(c, "me"); }); };
   step(out, 2), step(out, 4), step(out, 6, "me"), step(out, 10);
   track(out, "4");
   EXPECT_EQ(refusal(), "") << "2 and 4 lie behind, 6 is its own, 10 beyond its last step";
   track(out, "2");
-  EXPECT_TRUE(says(refusal(), "iter_0000004")) << refusal();
+  EXPECT_TRUE(contains(refusal(), "iter_0000004")) << refusal();
   c.checkpoint.resume = out + "/iter_0000004";
   EXPECT_EQ(refusal(), "");
   spill(out + "/iter_0000006/notes.txt", "mine");
-  EXPECT_TRUE(says(refusal(), "iter_0000006"));
+  EXPECT_TRUE(contains(refusal(), "iter_0000006"));
   c.train.steps = 10, fs::remove(out + "/iter_0000006/notes.txt");
-  EXPECT_TRUE(says(refusal(), "iter_0000010"));
+  EXPECT_TRUE(contains(refusal(), "iter_0000010"));
   c.checkpoint.resume = "none", c.train.steps = 2;
-  EXPECT_TRUE(says(refusal(), "iter_0000002")) << "a run that begins replaces none of others";
+  EXPECT_TRUE(contains(refusal(), "iter_0000002")) << "a run that begins replaces none of others";
 }
 
 }  // namespace test_megatron_files

@@ -72,9 +72,9 @@ TEST(MegatronLog, FiguresOnRequest) {
     r.flops = 15e12, r.ranks = 2, r.tflops = 1, r.weight_norm = 20.5, r.gradient_zeros = 7;
     for (auto* hook : {&console, &board}) (*hook)->after_step(run, r);
   }
-  const std::string said = run.said();
-  EXPECT_NE(said.find("(ms): 7500.0 | throughput per GPU (TFLOP/s/GPU): 1.0 | learning rate"), std::string::npos) << said;
-  EXPECT_NE(said.find("grad norm: 3.500 | num zeros: 7.0 | params norm: 20.500 | number of"), std::string::npos) << said;
+  const std::string logged = run.logged();
+  EXPECT_NE(logged.find("(ms): 7500.0 | throughput per GPU (TFLOP/s/GPU): 1.0 | learning rate"), std::string::npos) << logged;
+  EXPECT_NE(logged.find("grad norm: 3.500 | num zeros: 7.0 | params norm: 20.500 | number of"), std::string::npos) << logged;
   const auto scalars = read_events(event_files(run.folder / "elsewhere")).scalars;
   for (const auto& [tag, value] :
        {std::pair{"num-zeros", 7.0}, {"params-norm", 20.5}, {"throughput", 1.0}, {"loss-scale", 1.0}})
@@ -91,8 +91,8 @@ TEST(MegatronLog, StepsWithoutALabelHaveNoLoss) {
     if (step == 2 || step == 3) r.valid = 0, r.loss = 0;
     for (auto* hook : {&console, &board}) (*hook)->after_step(run, r);
   }
-  const std::string said = run.said();
-  EXPECT_NE(said.find("lm loss: 1.500000E+00"), std::string::npos) << said;
+  const std::string logged = run.logged();
+  EXPECT_NE(logged.find("lm loss: 1.500000E+00"), std::string::npos) << logged;
   EXPECT_EQ(read_events(event_files(run.path("tensorboard"))).scalars.at("lm loss").size(), 2U);
 }
 

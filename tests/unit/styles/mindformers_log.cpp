@@ -14,7 +14,7 @@
 namespace ravine {
 namespace test_mindformers_log {
 
-bool says(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
+bool contains(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
 
 TEST(MindFormersLog, WritesNumbersAsNumpyDoes) {
   for (const auto& [x, text] : {std::pair{0.0, "0.0"},
@@ -49,18 +49,18 @@ TEST(MindFormersLog, WritesTheLinesOfAStep) {
   EXPECT_EQ(bar_line(l), "  10.0% |█████                                             | 92.00456 samples/s/p  0:00:00 }");
   l.mean.reset(), l.overflow = true, l.loss_scale = 65536, l.grad_norm = std::nan("");
   l.flops = 6e9, l.seconds = 0.25, l.ranks = 8;
-  EXPECT_TRUE(says(step_line(l), ", train_throughput_per_npu: 0.003T"));
+  EXPECT_TRUE(contains(step_line(l), ", train_throughput_per_npu: 0.003T"));
   EXPECT_EQ(python_text(3) + " " + python_text(0.001) + " " + python_text(1e-9) + " " + python_text(2.5),
             "3.0 0.001 1e-09 2.5");
-  EXPECT_TRUE(says(step_line(l), "loss: 5.890, ") &&
-              says(step_line(l), "overflow cond: True, loss_scale: 65536.0, global_norm: [nan]"));
+  EXPECT_TRUE(contains(step_line(l), "loss: 5.890, ") &&
+              contains(step_line(l), "overflow cond: True, loss_scale: 65536.0, global_norm: [nan]"));
   // the sample of the documents: 6500 steps in each of 2 epochs, 166.756 s for the first
   l = {.step = 1, .epochs = 2, .steps_per_epoch = 6500, .seconds = 166.756, .batch = 8, .ranks = 8};
   EXPECT_EQ(bar_line(l),
             "   0.0% |                                                  | 0.00600 samples/s/p  25 days, 2:07:41 }");
   l.step = 6501, l.seconds = 13.3;
-  EXPECT_TRUE(says(step_line(l), "Epoch:[  2/  2], step:[    1/ 6500]"));
-  EXPECT_TRUE(says(bar_line(l), "1 day, 0:00:36")) << bar_line(l);
+  EXPECT_TRUE(contains(step_line(l), "Epoch:[  2/  2], step:[    1/ 6500]"));
+  EXPECT_TRUE(contains(bar_line(l), "1 day, 0:00:36")) << bar_line(l);
 }
 
 StepReport report(int64_t step, double loss) {
@@ -75,20 +75,20 @@ TEST(MindFormersLog, TakesTheMeanOfAnEpoch) {
   run.options.train.global_batch = 4, run.rows = 8;  // two steps in an epoch
   const auto hook = style_of(run.options).console(run.options.log.every);
   hook->start(run, 0);
-  std::vector<std::string> said;
+  std::vector<std::string> logged;
   for (const double loss : {4.0, 2.0, 7.0}) {
-    StepReport r = report(static_cast<int64_t>(said.size()) + 1, loss);
+    StepReport r = report(static_cast<int64_t>(logged.size()) + 1, loss);
     hook->after_step(run, r);
-    said.push_back(run.said());
+    logged.push_back(run.logged());
   }
-  EXPECT_TRUE(says(said[1], "Epoch:[  1/  2], step:[    2/    2], loss:[2.000/3.000]")) << said[1];
-  EXPECT_TRUE(says(said[2], "Epoch:[  2/  2], step:[    1/    2], loss:[7.000/7.000]")) << said[2];
+  EXPECT_TRUE(contains(logged[1], "Epoch:[  1/  2], step:[    2/    2], loss:[2.000/3.000]")) << logged[1];
+  EXPECT_TRUE(contains(logged[2], "Epoch:[  2/  2], step:[    1/    2], loss:[7.000/7.000]")) << logged[2];
   StepReport last = report(4, 1);
   hook->last_words(run, last);
-  EXPECT_TRUE(says(run.said(), "step:[    2/    2], loss:[1.000/4.000]"));
+  EXPECT_TRUE(contains(run.logged(), "step:[    2/    2], loss:[1.000/4.000]"));
   run.options.train.steps = 3, run.last = report(3, 7);
   hook->finish(run, false);
-  EXPECT_TRUE(says(run.said(), "set train process early stop at 3 steps in yaml"));
+  EXPECT_TRUE(contains(run.logged(), "set train process early stop at 3 steps in yaml"));
 }
 
 const Json kLlama = {
@@ -133,13 +133,13 @@ TEST(MindFormersLog, ShowsNormsAndStates) {
       {"weights/model.norm.weight", 25}, {"m/model.layers.0.self_attn.q_proj.weight", 4}, {"v/model.norm.weight", 1}};
   r.embedding_local_norm = 1.5;
   hook->after_step(run, r);
-  const std::string said = run.said();
+  const std::string logged = run.logged();
   for (const char* words :
        {" norm_size: (64, 8)\nlocal_norm:\n(16.0, 9.0)",
         "step:[    1/   20] local_norm/model.layers.0.attention.wq.weight: 4.0000", "device_local_norm: 5.0000",
         "adam_m_norm/model.layers.0.attention.wq.weight: 2.0000", "weight_norm: 5.0000", "embedding_local_norm: 1.5"})
-    EXPECT_TRUE(says(said, words)) << words << " in " << said;
-  for (const char* words : {"local_norm/model.norm_out", "adam_v_norm"}) EXPECT_FALSE(says(said, words)) << words;
+    EXPECT_TRUE(contains(logged, words)) << words << " in " << logged;
+  for (const char* words : {"local_norm/model.norm_out", "adam_v_norm"}) EXPECT_FALSE(contains(logged, words)) << words;
 }
 
 TEST(MindFormersLog, WritesItsScalars) {
@@ -155,7 +155,7 @@ TEST(MindFormersLog, WritesItsScalars) {
   std::string bytes = slurp(event_files(run.folder / "tb/rank_0")[0]);
   for (const char* tag : {"learning-rate", "batch-size", "loss", "loss-scale", "grad-norm", "iteration-time", "throughput",
                           "B-samples-per-day", "loss_vs_samples"})
-    EXPECT_TRUE(says(bytes, tag)) << tag;
+    EXPECT_TRUE(contains(bytes, tag)) << tag;
 }
 
 }  // namespace test_mindformers_log

@@ -322,7 +322,7 @@ TEST(Text, WhatReachesATerminalCannotMoveIt) {
     EXPECT_EQ(shell_word(word), quoted);
 }
 
-TEST(MissingPaths, SayWhatWasMeant) {
+TEST(MissingPaths, SuggestTheLikelyPath) {
   Folder f;
   f.write("books/one.txt", "");
   f.write("books/two.txt", "");
@@ -460,8 +460,8 @@ TEST(Checked, NumbersThatDoNotFitAreRefused) {
   EXPECT_THROW((Shape{1, 2, 3, 4, 5, 6}), Error);
   EXPECT_THROW((Shape{-1}), Error);
   const int before = thread_count();
-  for (auto [asked, got] : {std::pair{0, 1}, {-3, 1}, {7, 7}, {kMaxThreads + 1, kMaxThreads}}) {
-    set_thread_count(asked);
+  for (auto [requested, got] : {std::pair{0, 1}, {-3, 1}, {7, 7}, {kMaxThreads + 1, kMaxThreads}}) {
+    set_thread_count(requested);
     EXPECT_EQ(thread_count(), got);
   }
   set_thread_count(before);

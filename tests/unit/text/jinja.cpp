@@ -83,10 +83,11 @@ TEST(Jinja, what_cannot_be_printed_is_escaped_in_lists) {
             "['a\\xa0\\u200b\\u3000é河\\U000e0001 ']");
 }
 
-TEST(Jinja, places_to_round_to_without_end) {
-  for (const char* places : {"-9223372036854775807 - 1", "-400", "-308"}) {
-    EXPECT_EQ(Template(fmt::format("{{{{ 1.5|round({}) }}}} {{{{ 5|round({}) }}}}", places, places)).render({}), "0.0 0");
-    EXPECT_EQ(Template(fmt::format("{{{{ 1.5|round({}, 'floor') }}}}", places)).render({}), "0.0");
+TEST(Jinja, decimals_to_round_to_without_end) {
+  for (const char* precisions : {"-9223372036854775807 - 1", "-400", "-308"}) {
+    EXPECT_EQ(Template(fmt::format("{{{{ 1.5|round({}) }}}} {{{{ 5|round({}) }}}}", precisions, precisions)).render({}),
+              "0.0 0");
+    EXPECT_EQ(Template(fmt::format("{{{{ 1.5|round({}, 'floor') }}}}", precisions)).render({}), "0.0");
   }
   EXPECT_EQ(Template("{{ 1.5|round(9223372036854775807) }}").render({}), "1.5");
 }
@@ -183,8 +184,8 @@ TEST(Jinja, shared_lists_are_counted_as_often_as_they_are_walked_through) {
                           "[n.x]|join",
                           "n.x is in([n.y])",
                           "[n.x] is sameas [n.y]"}) {
-    const std::string said = error_of(shared + "{{ " + use + " }}");
-    EXPECT_NE(said.find("too many steps"), std::string::npos) << use << ": " << said;
+    const std::string message = error_of(shared + "{{ " + use + " }}");
+    EXPECT_NE(message.find("too many steps"), std::string::npos) << use << ": " << message;
   }
   EXPECT_EQ(error_of(shared + "{{ n.x == n.x }}"),
             "rendered: True");  // elements that are the same object are equal, as in Python
@@ -217,7 +218,7 @@ TEST(Jinja, size_of_a_template_is_bounded) {
 }
 
 TEST(Jinja, errors_name_the_line_and_the_file) {
-  auto said = [](const char* source) {
+  auto message = [](const char* source) {
     try {
       Template(source, "a.jinja").render(Json::object());
     } catch (const TemplateError& e) {
@@ -225,11 +226,11 @@ TEST(Jinja, errors_name_the_line_and_the_file) {
     }
     return std::string();
   };
-  EXPECT_EQ(said("\n\n{{ a.b }}"), "'a' is undefined, line 3 of a.jinja");
-  EXPECT_EQ(said("{% macro f() %}\n{{ raise_exception('no') }}\n{% endmacro %}\n{{ f() }}"), "no, line 2 of a.jinja");
-  EXPECT_EQ(said("\n{% for i in range(99999) %}\n{% for j in range(99999) %}{% endfor %}{% endfor %}"),
+  EXPECT_EQ(message("\n\n{{ a.b }}"), "'a' is undefined, line 3 of a.jinja");
+  EXPECT_EQ(message("{% macro f() %}\n{{ raise_exception('no') }}\n{% endmacro %}\n{{ f() }}"), "no, line 2 of a.jinja");
+  EXPECT_EQ(message("\n{% for i in range(99999) %}\n{% for j in range(99999) %}{% endfor %}{% endfor %}"),
             "the template takes too much memory (more than 128 MiB), line 3 of a.jinja");
-  EXPECT_LT(said(("{{ " + std::string(100000, 'a') + ".b }}").c_str()).size(), 200u);
+  EXPECT_LT(message(("{{ " + std::string(100000, 'a') + ".b }}").c_str()).size(), 200u);
 }
 
 int64_t work_of(const std::string& source, const Json& variables) {
@@ -324,9 +325,13 @@ Json chat_of(size_t n, bool system = true) {
   return messages;
 }
 
-Json asked(Json messages, bool ask) {
-  return {{"messages", std::move(messages)}, {"tools", nullptr},   {"documents", nullptr},
-          {"add_generation_prompt", ask},    {"bos_token", "<s>"}, {"eos_token", "</s>"}};
+Json chat_variables(Json messages, bool add_generation_prompt) {
+  return {{"messages", std::move(messages)},
+          {"tools", nullptr},
+          {"documents", nullptr},
+          {"add_generation_prompt", add_generation_prompt},
+          {"bos_token", "<s>"},
+          {"eos_token", "</s>"}};
 }
 
 const char* const kLoops[] = {
@@ -360,7 +365,7 @@ TEST(Beginnings, equal_renderings_of_the_first_elements) {
     SCOPED_TRACE(source);
     const Template t(source);
     for (bool system : {false, true})
-      for (bool ask : {false, true})
+      for (bool add_generation_prompt : {false, true})
         for (size_t step : {1, 3}) {
           const Json all = chat_of(11, system);
           std::optional<jinja::Beginnings> texts;
@@ -372,12 +377,14 @@ TEST(Beginnings, equal_renderings_of_the_first_elements) {
               return "error: " + std::string(e.what());
             }
           };
-          const std::string whole = tried([&] { return t.render(asked(all, ask)); });
+          const std::string whole = tried([&] { return t.render(chat_variables(all, add_generation_prompt)); });
           if (whole.starts_with("error")) continue;  // a conversation that is refused as a whole
-          texts.emplace(t, asked(all, ask), "messages");
+          texts.emplace(t, chat_variables(all, add_generation_prompt), "messages");
           for (size_t n = 0; n <= all.size(); n += step) {
-            const std::string want =
-                tried([&] { return t.render(asked(Json(all.begin(), all.begin() + static_cast<ptrdiff_t>(n)), ask)); });
+            const std::string want = tried([&] {
+              return t.render(
+                  chat_variables(Json(all.begin(), all.begin() + static_cast<ptrdiff_t>(n)), add_generation_prompt));
+            });
             const std::string got = tried([&] {
               const jinja::Beginnings::Text text = texts->first(n);
               return texts->lead().substr(0, text.shared) + text.rest;
@@ -392,7 +399,7 @@ TEST(Beginnings, equal_renderings_of_the_first_elements) {
 TEST(Beginnings, take_work_in_proportion_to_the_list) {
   auto all = [](const char* source, size_t n, int64_t most = jinja::Beginnings::kWork) {
     const Template t(source);
-    jinja::Beginnings texts(t, asked(chat_of(n), false), "messages", most);
+    jinja::Beginnings texts(t, chat_variables(chat_of(n), false), "messages", most);
     for (size_t i = 1; i <= n; ++i) texts.first(i);
     return texts.work();
   };

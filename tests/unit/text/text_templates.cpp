@@ -13,24 +13,24 @@ namespace test_text_templates {
 
 const std::string kTokenizer = std::string(RAVINE_SOURCE_DIR) + "/tests/golden/chat/";
 
-Json say(const std::vector<std::pair<const char*, const char*>>& said) {
+Json messages_of(const std::vector<std::pair<const char*, const char*>>& turns) {
   Json messages = Json::array();
-  for (const auto& [role, text] : said) messages.push_back({{"role", role}, {"content", text}});
+  for (const auto& [role, text] : turns) messages.push_back({{"role", role}, {"content", text}});
   return messages;
 }
 
-TEST(PromptTemplates, SayWhatTheirModelsWereTrainedOn) {
+TEST(PromptTemplates, EqualTheTrainingOfTheirModels) {
   const auto tokenizer = open_tokenizer(kTokenizer);  // <s> goes before a text, </s> ends one
-  const Json with_system = say({{"system", "S"}, {"user", "Q"}, {"assistant", "A"}, {"user", "R"}}),
-             without = say({{"user", "Q"}, {"assistant", "A"}, {"user", "R"}}),
-             answered = say({{"user", "Q"}, {"assistant", "A"}});
+  const Json with_system = messages_of({{"system", "S"}, {"user", "Q"}, {"assistant", "A"}, {"user", "R"}}),
+             without = messages_of({{"user", "Q"}, {"assistant", "A"}, {"user", "R"}}),
+             answered = messages_of({{"user", "Q"}, {"assistant", "A"}});
   const std::string alpaca =
       "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n";
   const std::string vicuna =
       "A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, detailed, and polite answers to the user's questions. ";
   const struct {
     const char* name;
-    std::string asked_with_system, asked, told;  // the first two ask for an answer, the last does not
+    std::string prompt_of_system, with_prompt, without_prompt;  // the first two ask for an answer, the last does not
   } cases[] = {
       {"alpaca", "<s>S\n\n### Instruction:\nQ\n\n### Response:\nA</s>\n\n### Instruction:\nR\n\n### Response:\n",
        "<s>" + alpaca + "### Instruction:\nQ\n\n### Response:\nA</s>\n\n### Instruction:\nR\n\n### Response:\n",
@@ -70,16 +70,16 @@ TEST(PromptTemplates, SayWhatTheirModelsWereTrainedOn) {
   EXPECT_EQ(std::size(cases), prompt_template_names().size());
   for (const auto& c : cases) {
     const ChosenTemplate chosen = choose_template(c.name, "", *tokenizer, "data.chat_template");
-    auto text = [&](const Json& messages, bool ask) {
-      return chosen.chat->render({{"messages", messages}, {"add_generation_prompt", ask}});
+    auto text = [&](const Json& messages, bool add_generation_prompt) {
+      return chosen.chat->render({{"messages", messages}, {"add_generation_prompt", add_generation_prompt}});
     };
-    EXPECT_EQ(text(with_system, true), c.asked_with_system) << c.name;
-    EXPECT_EQ(text(without, true), c.asked) << c.name;
-    EXPECT_EQ(text(answered, false), c.told) << c.name;
+    EXPECT_EQ(text(with_system, true), c.prompt_of_system) << c.name;
+    EXPECT_EQ(text(without, true), c.with_prompt) << c.name;
+    EXPECT_EQ(text(answered, false), c.without_prompt) << c.name;
     EXPECT_EQ(chosen.source, prompt_template(c.name)) << c.name << ": kept with the model";
   }
   // The message of a tool.
-  const Json tool = say({{"user", "Q"}, {"assistant", "A"}, {"tool", "T"}});
+  const Json tool = messages_of({{"user", "Q"}, {"assistant", "A"}, {"tool", "T"}});
   auto of = [&](const char* name) {
     return choose_template(name, "", *tokenizer, "data.chat_template")
         .chat->render({{"messages", tool}, {"add_generation_prompt", false}});
@@ -93,7 +93,7 @@ TEST(PromptTemplates, BosIsTheTokenizersHabit) {
   const auto puts = open_tokenizer(kTokenizer);
   const test::Bytes none(false);
   ASSERT_TRUE(none.special().bos);
-  const Json question = {{"messages", say({{"user", "Q"}})}, {"add_generation_prompt", false}};
+  const Json question = {{"messages", messages_of({{"user", "Q"}})}, {"add_generation_prompt", false}};
   EXPECT_EQ(choose_template("empty", "", *puts, "data.chat_template").chat->render(question), "<s>Q");
   EXPECT_EQ(choose_template("empty", "", none, "data.chat_template").chat->render(question), "Q");
   EXPECT_EQ(choose_template("qwen", "", none, "data.chat_template").source, prompt_template("qwen"))
@@ -131,24 +131,24 @@ TEST(ChatPrompts, ForgetWholeTurns) {
       "{% for m in messages %}{{ m.role[0] }}{{ m.content }};{% if m.content == 'X' %}{{ raise_exception('no X') }}{% endif %}{% endfor %}");
   ChatPrompt chat(bytes, letters, "", "S");
   auto text = [&] { return bytes.decode(chat.ids_of(chat.messages()), true); };
-  chat.ask("1"), chat.answered("a");
-  chat.ask("2"), chat.answered("b");
-  chat.ask("3");
+  chat.add_question("1"), chat.answered("a");
+  chat.add_question("2"), chat.answered("b");
+  chat.add_question("3");
   EXPECT_EQ(text(), "sS;u1;aa;u2;ab;u3;");
   EXPECT_TRUE(chat.forget_oldest());
   EXPECT_EQ(text(), "sS;u2;ab;u3;");
   EXPECT_TRUE(chat.forget_oldest());
   EXPECT_FALSE(chat.forget_oldest());
   EXPECT_EQ(text(), "sS;u3;");
-  EXPECT_USER_ERROR(chat.ask("X"), "no X");
+  EXPECT_USER_ERROR(chat.add_question("X"), "no X");
   EXPECT_EQ(text(), "sS;u3;") << "a question that is refused is not part of it";
   chat.set_system("");
-  chat.ask("4");
+  chat.add_question("4");
   EXPECT_EQ(text(), "u4;");
   EXPECT_FALSE(chat.forget_oldest());
   chat.take_back();
   EXPECT_EQ(text(), "");
-  chat.set_messages(say({{"system", "T"}, {"user", "5"}, {"assistant", "c"}}));
+  chat.set_messages(messages_of({{"system", "T"}, {"user", "5"}, {"assistant", "c"}}));
   chat.begin_again();
   EXPECT_EQ(text(), "sT;") << "the system's message is that of the conversation";
 }

@@ -21,10 +21,10 @@ TEST(ExportedTokenizer, IsMadeWhereItIsMissingOnly) {
   EXPECT_TRUE(missing_tokenizer_files(f.path()).empty());
   fs::copy(kRecorded + "llama/tokenizer.model", f / "tokenizer.model");
   EXPECT_EQ(missing_tokenizer_files(f.path()).size(), 2u) << "without settings it is a Llama's";
-  const Json said = Json::parse(missing_tokenizer_files(f.path()).at("tokenizer_config.json"));
-  EXPECT_TRUE(said["bos_token"] == "<s>" && said["eos_token"] == "</s>" && said["unk_token"] == "<unk>" &&
-              said["add_bos_token"] == true && said["add_eos_token"] == false)
-      << said;
+  const Json settings = Json::parse(missing_tokenizer_files(f.path()).at("tokenizer_config.json"));
+  EXPECT_TRUE(settings["bos_token"] == "<s>" && settings["eos_token"] == "</s>" && settings["unk_token"] == "<unk>" &&
+              settings["add_bos_token"] == true && settings["add_eos_token"] == false)
+      << settings;
   spill(f / "tokenizer_config.json",
         R"({"tokenizer_class": "LlamaTokenizer", "clean_up_tokenization_spaces": true, "model_max_length": 7})");
   const Json kept = Json::parse(missing_tokenizer_files(f.path()).at("tokenizer_config.json"));
@@ -40,43 +40,43 @@ TEST(ExportedTokenizer, IsMadeWhereItIsMissingOnly) {
 
 // As AutoTokenizer: tokenizer.json, unless the settings select SentencePiece. A difference between the two gives a
 // warning.
-TEST(ExportedTokenizer, WinsOverTheModelBesideIt) {
+TEST(ExportedTokenizer, WinsOverTheModelNextToIt) {
   TemporaryFolder f;
   const std::string text = "a  b";
-  auto opened = [&](const std::string& at, std::string& said) {
+  auto opened = [&](const std::string& at, std::string& message) {
     testing::internal::CaptureStderr();
     auto t = open_tokenizer(at);
-    said = testing::internal::GetCapturedStderr();
+    message = testing::internal::GetCapturedStderr();
     return t;
   };
-  std::string said;
+  std::string message;
   for (const std::string name : {"alike", "unlike"}) {
     const std::string at = f / name;
     fs::create_directories(at);
     fs::copy(kRecorded + "llama/tokenizer.model", at + "/tokenizer.model");
-    const auto model = opened(at, said);
-    EXPECT_EQ(said, "");
+    const auto model = opened(at, message);
+    EXPECT_EQ(message, "");
     for (const auto& [file, made] : missing_tokenizer_files(at)) spill(at + "/" + file, made);
     if (name == "unlike") {
       spill(at + "/tokenizer.json", R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, " ": 2}, "merges": []}})");
       spill(at + "/tokenizer_config.json", R"({"tokenizer_class": "LlamaTokenizer"})");
     }
-    const auto both = opened(at, said);
+    const auto both = opened(at, message);
     if (name == "alike") {
-      EXPECT_EQ(said, "");
+      EXPECT_EQ(message, "");
       EXPECT_EQ(both->encode(text, true), model->encode(text, true));
       continue;
     }
     EXPECT_EQ(both->kind(), "tokenizer.json (BPE)");
-    EXPECT_NE(said.find("unlike: tokenizer.json and tokenizer.model disagree"), std::string::npos) << said;
-    EXPECT_NE(said.find("\"use_fast\": false"), std::string::npos) << said;
-    opened(at, said);
-    EXPECT_EQ(said, "") << "once";
+    EXPECT_NE(message.find("unlike: tokenizer.json and tokenizer.model disagree"), std::string::npos) << message;
+    EXPECT_NE(message.find("\"use_fast\": false"), std::string::npos) << message;
+    opened(at, message);
+    EXPECT_EQ(message, "") << "once";
     Json config = read_json(at + "/tokenizer_config.json");
     config["use_fast"] = false;
     spill(at + "/tokenizer_config.json", config.dump());
-    EXPECT_EQ(opened(at, said)->encode(text, true), model->encode(text, true));
-    EXPECT_EQ(said, "");
+    EXPECT_EQ(opened(at, message)->encode(text, true), model->encode(text, true));
+    EXPECT_EQ(message, "");
   }
 }
 
@@ -98,9 +98,9 @@ TEST(ExportedTokenizer, IsComparedUnderOtherClasses) {
       spill(at + "/tokenizer.json", json.dump());
       testing::internal::CaptureStderr();
       open_tokenizer(at);
-      const std::string said = testing::internal::GetCapturedStderr();
-      EXPECT_EQ(said.find("disagree, \"a  b\" is ") == std::string::npos, alike) << name << said;
-      EXPECT_EQ(said.find("the name of the file tokenizer.model takes the other") == std::string::npos, alike) << said;
+      const std::string message = testing::internal::GetCapturedStderr();
+      EXPECT_EQ(message.find("disagree, \"a  b\" is ") == std::string::npos, alike) << name << message;
+      EXPECT_EQ(message.find("the name of the file tokenizer.model takes the other") == std::string::npos, alike) << message;
     }
 }
 

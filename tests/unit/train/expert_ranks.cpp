@@ -48,7 +48,7 @@ TEST(ExpertRanks, KeepEveryBitInBf16WithEveryRecompute) {
 }
 
 // Expert and tensor ranks together: each has a part of some experts.
-TEST(ExpertRanks, BesideTensorRanks) {
+TEST(ExpertRanks, WithTensorRanks) {
   const auto families = families_for_ranks();
   for (const std::string name : {"mixtral", "qwen2_moe"}) {
     const Outcome one = trained(families.at(name), config_of({}));
@@ -89,14 +89,14 @@ TEST(ExpertRanks, CapacitiesAndIdleRanks) {
 }
 
 // If every expert computes as many rows as its capacity, the bytes of messages are known before.
-TEST(ExpertRanks, SendWhatThePlanSays) {
+TEST(ExpertRanks, SendWhatThePlanPredicts) {
   const Json shape = families_for_ranks().at("mixtral");
   for (const Parallel& parallel : kDivided) {
     Config c = config_of(parallel);
     c.train.steps = 1, c.moe.drop = Drop::position, c.moe.capacity_factor = 1, c.moe.pad_to_capacity = true;
     const Outcome run = trained(shape, c);
     const std::unique_ptr<Model> model = with_experts(make_model(shape, "test"), c);
-    const Mesh mesh = mesh_asked(c);
+    const Mesh mesh = requested_mesh(c);
     const RunLayout layout = run_layout(c, mesh.ranks(), *model);
     for (int rank = 0; rank < mesh.ranks(); ++rank) {
       const Ranks fake = Ranks::fake(mesh, rank);
@@ -111,7 +111,7 @@ TEST(ExpertRanks, SendWhatThePlanSays) {
   }
 }
 
-TEST(ExpertRanks, WhoHasWhichExperts) {
+TEST(ExpertRanks, RanksOfExperts) {
   const std::unique_ptr<Model> model = make_model(families_for_ranks().at("mixtral"), "test");
   const Param& up = *model->params().find("model.layers.1.mlp.experts.up_proj.weight");
   const Mesh mesh{.data = 4, .tensor = 2, .expert = 2};
@@ -128,20 +128,21 @@ TEST(ExpertRanks, RefusalsNameTheFix) {
     Config c = config_of(parallel);
     c.optimizer.type = type;
     try {
-      run_layout(c, mesh_asked(c).ranks(), *make_model(families.at(family), "test"));
+      run_layout(c, requested_mesh(c).ranks(), *make_model(families.at(family), "test"));
     } catch (const UserError& e) {
       return std::string(e.what());
     }
     return std::string("nothing");
   };
-  auto says = [](const std::string& text, const std::string& part) {
+  auto contains = [](const std::string& text, const std::string& part) {
     EXPECT_NE(text.find(part), std::string::npos) << text << "\nhas no: " << part;
   };
   const std::string data = refused("mixtral", {{"data", 2}, {"expert", 4}});
-  says(data, "parallel.expert=4 (parallel.expert): the 2 data ranks must be a multiple of it"), says(data, "parallel.expert=2");
-  says(refused("mixtral", {{"data", 8}, {"expert", 8}}), "the 4 experts of a layer must be a multiple of it");
-  says(refused("llama", {{"data", 2}, {"expert", 2}}), "the model has no experts");
-  says(refused("mixtral", {{"data", 2}, {"expert", 2}}, OptimizerType::lamb), "norms of whole tensors");
+  contains(data, "parallel.expert=4 (parallel.expert): the 2 data ranks must be a multiple of it"),
+      contains(data, "parallel.expert=2");
+  contains(refused("mixtral", {{"data", 8}, {"expert", 8}}), "the 4 experts of a layer must be a multiple of it");
+  contains(refused("llama", {{"data", 2}, {"expert", 2}}), "the model has no experts");
+  contains(refused("mixtral", {{"data", 2}, {"expert", 2}}, OptimizerType::lamb), "norms of whole tensors");
 }
 
 }  // namespace test_expert_ranks

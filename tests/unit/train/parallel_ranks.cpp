@@ -159,7 +159,7 @@ TEST(Frozen, OneParameterStaysAndTheRestLearnsAsBefore) {
 
 // A rank sends the bytes that the planned step on fake groups has counted for `ravine plan`. The planned step may have
 // left out most micro batches.
-TEST(Traffic, IsWhatThePlanSays) {
+TEST(Traffic, IsWhatThePlanPredicts) {
   auto families = families_for_ranks();
   Drawn drawn(7);  // of 288; neighbours differ in layout and recomputation
   for (const std::string name : {"llama", "llama, tied", "gpt2", "bloom", "mixtral", "qwen2_moe"}) {
@@ -186,7 +186,7 @@ TEST(Traffic, IsWhatThePlanSays) {
         c.precision.compute = narrow ? DType::bf16 : DType::f64;
         const Outcome run = trained(families.at(name), c);
         std::unique_ptr<Model> model = make_model(families.at(name), "test");
-        const Mesh mesh = mesh_asked(c);
+        const Mesh mesh = requested_mesh(c);
         const RunLayout layout = run_layout(c, mesh.ranks(), *model);
         for (int rank = 0; rank < mesh.ranks(); ++rank) {
           const Ranks fake = Ranks::fake(mesh, rank);

@@ -16,19 +16,19 @@ constexpr const char* kModel =
 
 struct Opened {
   explicit Opened(const std::string& more, int ranks = 1)
-      : asked(parse_config(kModel + more, "run.yaml")), model(open_run_model(asked)) {
+      : requested(parse_config(kModel + more, "run.yaml")), model(open_run_model(requested)) {
     facts = {.ranks = ranks, .cpu = {}, .model = model.get(), .columns = 16};
   }
-  Config asked;
+  Config requested;
   std::unique_ptr<Model> model;
   RunFacts facts;
 };
 
-TEST(Resolve, GivesNumbersAndLeavesThePlacesOfWhatWasAsked) {
+TEST(Resolve, GivesNumbersAndLeavesTheSourcesOfOptions) {
   Opened o("train: {global_batch: 8, micro_batch: 2, recompute: auto, memory_mb: 4000}\n", 2);
-  const Config before = o.asked;
-  const RunSpec spec = resolve(o.asked, o.facts);
-  EXPECT_EQ(to_yaml(o.asked), to_yaml(before));
+  const Config before = o.requested;
+  const RunSpec spec = resolve(o.requested, o.facts);
+  EXPECT_EQ(to_yaml(o.requested), to_yaml(before));
   EXPECT_EQ(spec.layout.mesh.data, 2);
   EXPECT_EQ(spec.layout.micro_batches, 2);
   EXPECT_EQ(spec.options.precision.compute, DType::f32);  // of a CPU without fast bf16 products
@@ -37,7 +37,7 @@ TEST(Resolve, GivesNumbersAndLeavesThePlacesOfWhatWasAsked) {
   EXPECT_EQ(spec.options.sources.at("train.recompute"), "run.yaml:3");
   EXPECT_NE(spec.config_text.find("recompute: auto"), std::string::npos) << "a resume with another memory may choose again";
   EXPECT_EQ(spec.record.at("parallel.data"), "2");
-  const RunSpec again = resolve(o.asked, o.facts);
+  const RunSpec again = resolve(o.requested, o.facts);
   EXPECT_EQ(to_yaml(again.options), to_yaml(spec.options));
   EXPECT_EQ(again.record, spec.record);
 }
@@ -47,9 +47,9 @@ TEST(Resolve, FollowsTheFacts) {
   o.facts.weights_type = DType::bf16;
   o.facts.cpu.bf16_dot = true;
   RunRecord was{.checkpoint = "step_000002", .options = {{"precision.compute", "f32"}}};
-  EXPECT_EQ(resolve(o.asked, o.facts).options.checkpoint.model_dtype, DType::bf16);
+  EXPECT_EQ(resolve(o.requested, o.facts).options.checkpoint.model_dtype, DType::bf16);
   o.facts.was = &was;
-  const RunSpec spec = resolve(o.asked, o.facts);
+  const RunSpec spec = resolve(o.requested, o.facts);
   EXPECT_EQ(spec.options.precision.compute, DType::f32);
   EXPECT_EQ(spec.why, "f32: as in step_000002");
 }
@@ -57,9 +57,9 @@ TEST(Resolve, FollowsTheFacts) {
 TEST(Resolve, CountsTheStepsOfPassesOnceTheDataAreOpen) {
   Opened o("train: {epochs: 3, global_batch: 8}\nschedule: {warmup_ratio: 0.1}\n");
   o.facts.columns.reset();
-  EXPECT_EQ(resolve(o.asked, o.facts).options.train.epochs, 3);
+  EXPECT_EQ(resolve(o.requested, o.facts).options.train.epochs, 3);
   o.facts.columns = 16, o.facts.samples = 200;
-  const RunSpec spec = resolve(o.asked, o.facts);
+  const RunSpec spec = resolve(o.requested, o.facts);
   EXPECT_EQ(spec.options.train.steps, 75);
   EXPECT_EQ(spec.options.train.epochs, 0);
   EXPECT_EQ(spec.options.schedule.warmup_steps, 8);
@@ -68,12 +68,12 @@ TEST(Resolve, CountsTheStepsOfPassesOnceTheDataAreOpen) {
   // Rules between the length and other options use the resolved length.
   Opened late("train: {epochs: 1, global_batch: 8}\nschedule: {type: WarmUpStableDecayLR, decay_start_steps: 30}\n");
   late.facts.samples = 200;
-  EXPECT_THROW(resolve(late.asked, late.facts), UserError);
+  EXPECT_THROW(resolve(late.requested, late.facts), UserError);
 }
 
 TEST(Resolve, RefusesRanksThatDoNotFit) {
   Opened o("train: {global_batch: 8, micro_batch: 2}\n", 3);
-  EXPECT_THROW(resolve(o.asked, o.facts), UserError);
+  EXPECT_THROW(resolve(o.requested, o.facts), UserError);
 }
 
 }  // namespace test_resolve

@@ -14,7 +14,7 @@ namespace test_run_folder {
 
 namespace fs = std::filesystem;
 
-TEST(RunFolder, WhoeverWaitedForTheLockReadsTheMarkAgain) {
+TEST(RunFolder, AWaiterForTheLockReadsTheMarkAgain) {
   TinyRunFolder run;
   auto first = std::make_unique<RunFolder>(run.config),
        second = std::make_unique<RunFolder>(run.config);  // both look before one of them writes

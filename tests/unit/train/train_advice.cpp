@@ -21,7 +21,7 @@ Config plain() {
   return c;
 }
 
-bool says(const Config& c, const std::string& text) {
+bool warns(const Config& c, const std::string& text) {
   for (const std::string& line : likely_mistakes(c))
     if (line.find(text) != std::string::npos) return true;
   return false;
@@ -31,21 +31,21 @@ TEST(Advice, OfNumbers) {
   Config c = plain();
   EXPECT_TRUE(likely_mistakes(c).empty()) << likely_mistakes(c)[0];
   c.schedule.warmup_steps = 10;
-  EXPECT_TRUE(says(c, "schedule.warmup_steps=10 is not below train.steps=10: the rate never reaches optimizer.lr"));
+  EXPECT_TRUE(warns(c, "schedule.warmup_steps=10 is not below train.steps=10: the rate never reaches optimizer.lr"));
   using enum ScheduleType;
   c.schedule.type = reduce_lr_on_plateau;
-  EXPECT_FALSE(says(c, "never reaches")) << "it has no warm-up";
+  EXPECT_FALSE(warns(c, "never reaches")) << "it has no warm-up";
   c.schedule.type = cosine_warmup_with_min_lr;
-  EXPECT_FALSE(says(c, "never reaches")) << "the last step of the warm-up has the full rate";
+  EXPECT_FALSE(warns(c, "never reaches")) << "the last step of the warm-up has the full rate";
   c.schedule.warmup_steps = 11;
-  EXPECT_TRUE(says(c, "schedule.warmup_steps=11 is not below train.steps=10: the rate never reaches optimizer.lr"));
+  EXPECT_TRUE(warns(c, "schedule.warmup_steps=11 is not below train.steps=10: the rate never reaches optimizer.lr"));
   c.schedule.type = constant, c.optimizer.type = OptimizerType::adafactor;
-  EXPECT_FALSE(says(c, "never reaches")) << "its rate is its own";
+  EXPECT_FALSE(warns(c, "never reaches")) << "its rate is its own";
   c.optimizer.relative_step = false;
-  EXPECT_TRUE(says(c, "never reaches"));
+  EXPECT_TRUE(warns(c, "never reaches"));
   c = plain();
   c.schedule.type = linear, c.schedule.warmup_steps = 5, c.schedule.steps = 5;
-  EXPECT_TRUE(says(c, "schedule.warmup_steps=5 is not below schedule.steps=5: the rate never reaches optimizer.lr"));
+  EXPECT_TRUE(warns(c, "schedule.warmup_steps=5 is not below schedule.steps=5: the rate never reaches optimizer.lr"));
   c = plain();
   c.schedule.type = cosine, c.schedule.warmup_steps = 1, c.schedule.steps = 5, c.optimizer.lr = 1e-3;
   EXPECT_EQ(likely_mistakes(c),
@@ -54,7 +54,7 @@ TEST(Advice, OfNumbers) {
   EXPECT_TRUE(likely_mistakes(c).empty());
   c.schedule.type = CosineAnnealingLR, c.schedule.classes.t_max = 5;
   EXPECT_TRUE(
-      says(c, "schedule.t_max=5 is below train.steps=10: behind it the rate of CosineAnnealingLR rises again, to 0.000905"));
+      warns(c, "schedule.t_max=5 is below train.steps=10: behind it the rate of CosineAnnealingLR rises again, to 0.000905"));
   // Types whose formula goes on behind schedule.steps: one notice each, and the rate of the end.
   for (const ScheduleType type : {inverse_sqrt, cosine_with_restarts, warmup_stable_decay, OneCycle, LRRangeTest, WarmupDecayLR,
                                   ConstantWithCoolDownLR, WarmUpStableDecayLR, CosineAnnealingWarmRestarts}) {
@@ -62,11 +62,11 @@ TEST(Advice, OfNumbers) {
     c.schedule.type = type, c.schedule.warmup_steps = 4, c.schedule.steps = 5, c.schedule.stable_steps = 2;
     c.schedule.decay_steps = 8, c.schedule.classes.keep_steps = 4, c.schedule.classes.t_0 = 7;
     c.schedule.classes.decay_start_steps = 4, c.schedule.classes.warmup_num_steps = 2;
-    EXPECT_TRUE(says(c, "schedule.steps=5 is below train.steps=10: from step ")) << name(type);
-    EXPECT_TRUE(says(c, "on the rate stays at ")) << name(type);
+    EXPECT_TRUE(warns(c, "schedule.steps=5 is below train.steps=10: from step ")) << name(type);
+    EXPECT_TRUE(warns(c, "on the rate stays at ")) << name(type);
   }
   c.schedule.classes.total_steps = 7, c.schedule.type = WarmUpStableDecayLR;
-  EXPECT_TRUE(says(c, "schedule.total_steps=7 is below train.steps=10: from step 8 on the rate stays at 1e-07"));
+  EXPECT_TRUE(warns(c, "schedule.total_steps=7 is below train.steps=10: from step 8 on the rate stays at 1e-07"));
   c = plain();
   c.data.skip_steps = {3, 10};
   EXPECT_TRUE(likely_mistakes(c).empty());
@@ -74,14 +74,14 @@ TEST(Advice, OfNumbers) {
   EXPECT_EQ(likely_mistakes(c), std::vector<std::string>{"data.skip_steps names step 11, the run ends after 10"});
   c = plain();
   c.train.valid_every = 5;
-  EXPECT_TRUE(says(c, "train.valid_every=5, but there is nothing to validate on: set data.valid or data.valid_fraction"));
+  EXPECT_TRUE(warns(c, "train.valid_every=5, but there is nothing to validate on: set data.valid or data.valid_fraction"));
   c.data.valid_fraction = 0.1;
   EXPECT_TRUE(likely_mistakes(c).empty());
   c.train.valid_every = 0;
-  EXPECT_TRUE(says(c, "validation data are given, but train.valid_every=0 never looks at them"));
+  EXPECT_TRUE(warns(c, "validation data are given, but train.valid_every=0 never looks at them"));
   c.data.valid_fraction = 0;
   c.data.valid.push_back({"x.txt"});
-  EXPECT_TRUE(says(c, "validation data are given, but train.valid_every=0 never looks at them"));
+  EXPECT_TRUE(warns(c, "validation data are given, but train.valid_every=0 never looks at them"));
 }
 
 TEST(Advice, OfTheModelAndItsTokenizer) {
@@ -102,9 +102,9 @@ TEST(Advice, OfTheModelAndItsTokenizer) {
   EXPECT_TRUE(likely_mistakes(c).empty()) << "a new model has a row for each id";
   c.model.config.clear();
   c.model.path = f.path();
-  EXPECT_TRUE(says(c, "the model a vocabulary of 23: ids beyond it have no row in the embedding"));
+  EXPECT_TRUE(warns(c, "the model a vocabulary of 23: ids beyond it have no row in the embedding"));
   spill(f / "config.json", "{");
-  EXPECT_TRUE(says(c, "config.json")) << "what cannot be opened is a line too";
+  EXPECT_TRUE(warns(c, "config.json")) << "what cannot be opened is a line too";
 }
 
 // Dropout belongs to training, not to the model. A run uses its options, and one line names a difference from
@@ -125,7 +125,7 @@ TEST(Advice, OfDropoutThatTheModelWasTrainedWith) {
   EXPECT_TRUE(likely_mistakes(c).empty());
   model["hidden_dropout"] = 0.25;
   spill(f / "config.json", model.dump());
-  EXPECT_TRUE(says(c, "hidden_dropout=0.25")) << "the other one";
+  EXPECT_TRUE(warns(c, "hidden_dropout=0.25")) << "the other one";
 }
 
 TEST(Advice, OfDocumentsThatFillLittle) {
@@ -175,23 +175,23 @@ TEST(Advice, OfConversations) {
   c.data.chat_template = "chatml";
   c.data.sequence_length = 60;
   c.data.train.push_back({f / "a.jsonl"});
-  auto said = [&] { return likely_mistakes(c); };
+  auto mistakes = [&] { return likely_mistakes(c); };
   write(10, 1, 0);
-  EXPECT_TRUE(said().empty()) << said()[0];
+  EXPECT_TRUE(mistakes().empty()) << mistakes()[0];
   write(9, 1, 0);
   EXPECT_EQ(
-      said(),
+      mistakes(),
       std::vector<std::string>{
           (f / "a.jsonl") +
           ": 10 % of the first 10 conversations are longer than data.sequence_length=60 and are cut; data.sequence_length=640 would keep 100 % of them whole"});
   c.data.too_long = TooLong::drop;
   EXPECT_EQ(
-      said(),
+      mistakes(),
       std::vector<std::string>{
           (f / "a.jsonl") +
           ": 10 % of the first 10 conversations are longer than data.sequence_length=60 and are left out; data.sequence_length=640 would keep 100 % of them whole"});
   write(200, 200, 0);
-  EXPECT_TRUE(said().empty()) << "the first 200 are looked at: " << said()[0];
+  EXPECT_TRUE(mistakes().empty()) << "the first 200 are looked at: " << mistakes()[0];
   spill(f / "a.jsonl", "");
   std::string text;
   for (int i = 0; i < 10; ++i)
@@ -201,7 +201,8 @@ TEST(Advice, OfConversations) {
                 .dump() +
             "\n";
   spill(f / "a.jsonl", text);
-  EXPECT_EQ(said(), std::vector<std::string>{(f / "a.jsonl") + ": 1 of the first 10 conversations have no answer to learn"});
+  EXPECT_EQ(mistakes(),
+            std::vector<std::string>{(f / "a.jsonl") + ": 1 of the first 10 conversations have no answer to learn"});
 }
 
 TEST(Advice, OfTokenFilesWithoutEnds) {
@@ -265,7 +266,7 @@ TEST(Advice, OfThreads) {
   c.train.threads = cores;
   EXPECT_TRUE(likely_mistakes(c).empty());
   c.train.threads = cores + 1;
-  EXPECT_TRUE(says(
+  EXPECT_TRUE(warns(
       c,
       fmt::format(
           "train.threads={} on {} core{}: they take turns, and each step waits for all of them; train.threads={} is as many as help",
@@ -275,7 +276,7 @@ TEST(Advice, OfThreads) {
   c.train.threads = 0;
   for (const char* text : {"x", "0", "-2", ""}) {
     setenv("OMP_NUM_THREADS", text, 1);
-    EXPECT_TRUE(says(c, fmt::format("OMP_NUM_THREADS='{}' is no number of threads, and has no effect", text))) << text;
+    EXPECT_TRUE(warns(c, fmt::format("OMP_NUM_THREADS='{}' is no number of threads, and has no effect", text))) << text;
   }
   c.train.threads = 1;
   EXPECT_TRUE(likely_mistakes(c).empty()) << "train.threads says how many";
@@ -409,7 +410,7 @@ class CountedData : public Dataset {
   int64_t samples_, tokens_;
 };
 
-TEST(ScarceData, IsSaidOfLessThanASequenceOrABatch) {
+TEST(ScarceData, IsReportedForLessThanASequenceOrABatch) {
   Config c;
   c.train.global_batch = 4, c.train.steps = 6;
   EXPECT_EQ(

@@ -97,16 +97,16 @@ TEST(SavedBytes, AreThoseOfTheFiles) {
     c.precision = chosen.precision, c.checkpoint = chosen.checkpoint;
     c.checkpoint.every = 2;
     if (!k.new_weights) c.model.config.clear(), c.model.path = base.folder / "run/model";
-    SavedBytes said;
+    SavedBytes reported;
     {
       OpenedRun run(c, tiny.log, nullptr);
       open_run(run, Backend::cpu);
-      said = run.bytes;
+      reported = run.bytes;
     }
     Trainer(c, Backend::cpu, tiny.log).run();
-    EXPECT_EQ(said.model, tensor_bytes(run_path(c, exported_name(c)))) << k.what;
-    EXPECT_EQ(said.checkpoint, tensor_bytes(run_path(c, "checkpoints/step_000004"))) << k.what;
-    EXPECT_GT(said.model, 0) << k.what;
+    EXPECT_EQ(reported.model, tensor_bytes(run_path(c, exported_name(c)))) << k.what;
+    EXPECT_EQ(reported.checkpoint, tensor_bytes(run_path(c, "checkpoints/step_000004"))) << k.what;
+    EXPECT_GT(reported.model, 0) << k.what;
   }
 }
 

@@ -49,7 +49,7 @@ TEST(Hooks, MetricsHoldEachFigureUnderItsName) {
   EXPECT_EQ(run.metrics()[2]["grad_norm"], 3.5);
 }
 
-TEST(Hooks, MetricsOfSeveralRanksSayWhatWasSent) {
+TEST(Hooks, MetricsOfSeveralRanksCountWhatWasSent) {
   FakeRun run;
   auto hook = metrics_hook(1);
   hook->start(run, 0);
@@ -216,7 +216,7 @@ TEST(Shown, IsOfTheWindow) {
 TEST(Console, LinesHaveTheirFigures) {
   FakeRun run(101);
   auto has = [&](const std::string& words) {
-    const std::string text = run.said();
+    const std::string text = run.logged();
     EXPECT_NE(text.find(words), std::string::npos) << text << "lacks " << words;
   };
   auto report = [](int64_t step, double seconds) {
@@ -243,7 +243,7 @@ TEST(Console, LinesHaveTheirFigures) {
   r.step = 4, r.traffic.bubble = -1, r.skipped = true;
   r.local_norms = {{"a.weight", {0, 2}, {9, 6.25}}};
   hook->after_step(run, r);
-  const std::string skipped = run.said();
+  const std::string skipped = run.logged();
   EXPECT_NE(skipped.find("13 % on rank 3, the slowest  skipped\n"), std::string::npos) << skipped << "no pipeline, no bubble";
   EXPECT_NE(skipped.find("local    a.weight on rank 0  squares 9  norm 3\n"), std::string::npos) << skipped;
   EXPECT_NE(skipped.find("local    a.weight on rank 2  squares 6.25  norm 2.5\n"), std::string::npos) << skipped;
@@ -254,7 +254,7 @@ TEST(Console, LinesHaveTheirFigures) {
   r = report(6, 11);
   r.left_out = r.skipped = true;
   hook->after_step(run, r);
-  EXPECT_NE(run.said().find("step 6/101  skipped (data.skip_steps)\n"), std::string::npos);
+  EXPECT_NE(run.logged().find("step 6/101  skipped (data.skip_steps)\n"), std::string::npos);
   // Every third step only, but for what has more to say.
   auto third = console_hook(3);
   third->start(run, 0);
@@ -263,7 +263,7 @@ TEST(Console, LinesHaveTheirFigures) {
     if (step == 4) r.more.emplace_back("valid_loss", 1);
     third->after_step(run, r);
   }
-  const std::string some = run.said();
+  const std::string some = run.logged();
   for (int64_t step = 1; step <= 7; ++step)
     EXPECT_EQ(some.find(fmt::format("step   {}/101", step)) != std::string::npos, step % 3 == 0 || step == 4) << some;
 }
@@ -284,9 +284,9 @@ TEST(Hooks, StepsWithoutALabelHaveNoLoss) {
   EXPECT_EQ(rows[0]["loss"], 1.5);
   EXPECT_TRUE(rows[1]["loss"].is_null()) << rows[1];
   EXPECT_TRUE(rows[2]["loss"].is_null() && rows[2]["mean_loss"].is_null()) << rows[2];
-  const std::string said = run.said();
-  EXPECT_NE(said.find("step 2/4  loss -  lr"), std::string::npos) << said;
-  EXPECT_NE(said.find("done     4 steps, loss 1.5000 on average over the last 2\n"), std::string::npos) << said;
+  const std::string logged = run.logged();
+  EXPECT_NE(logged.find("step 2/4  loss -  lr"), std::string::npos) << logged;
+  EXPECT_NE(logged.find("done     4 steps, loss 1.5000 on average over the last 2\n"), std::string::npos) << logged;
   EXPECT_EQ(read_events(event_files(run.path("tensorboard"))).scalars.at("train/loss").size(), 2U);
 
   FakeRun silent(4);
@@ -297,7 +297,7 @@ TEST(Hooks, StepsWithoutALabelHaveNoLoss) {
     validation->after_step(silent, r);
     EXPECT_TRUE(r.more.empty() && silent.followed.empty());
   }
-  const std::string words = silent.said();
+  const std::string words = silent.logged();
   EXPECT_NE(
       words.find("validation at step 1: no label of the validation data counts, so there is no valid_loss: look at data.valid"),
       std::string::npos)

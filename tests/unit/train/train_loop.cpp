@@ -93,7 +93,7 @@ TEST(Trainer, ASkippedStepTeachesNothingAndTheRateWaits) {
   EXPECT_EQ(t.engine().optimizer().steps(), 3) << "moments know the steps that were taken";
 }
 
-TEST(Trainer, ValidationTakesAsManyMicroBatchesAsItIsTold) {
+TEST(Trainer, ValidationTakesAsManyMicroBatchesAsAreSet) {
   TinyRunFolder run;
   run.config.train.micro_batch = 2;
   run.config.train.valid_batches = 1;

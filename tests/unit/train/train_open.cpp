@@ -55,9 +55,9 @@ TEST(Vocabulary, OfANewModelGrowsWithItsTokenizer) {
   c.model.vocabulary = 0;
   c.model.path.clear();
   EXPECT_EQ(run_vocabulary(c, Json{{"vocab_size", "x"}}, 120), 0) << "not known";
-  EXPECT_EQ(vocabulary_trouble(100, 100), "");
-  EXPECT_EQ(vocabulary_trouble(101, 100), "the tokenizer has 101 ids, the model a vocabulary of 100");
-  EXPECT_EQ(vocabulary_trouble(101, 0), "");
+  EXPECT_EQ(vocabulary_problem(100, 100), "");
+  EXPECT_EQ(vocabulary_problem(101, 100), "the tokenizer has 101 ids, the model a vocabulary of 100");
+  EXPECT_EQ(vocabulary_problem(101, 0), "");
   TinyRunFolder run;
   run.config.model.tokenizer = kTokenizer;
   const int64_t ids = open_tokenizer(kTokenizer)->size();

@@ -48,7 +48,7 @@ TEST(Resume, TensorBoardHasEachStepOnce) {
   EXPECT_EQ(steps, (std::vector<int64_t>{1, 2, 3, 4}));
 }
 
-TEST(Resume, OtherWeightsThanAtTheBeginningAreSaidEachTime) {
+TEST(Resume, OtherWeightsThanAtTheBeginningAreReportedEachTime) {
   TinyRunFolder made, run;
   for (uint64_t seed : {1, 2}) {
     made.config.train.seed = static_cast<int64_t>(seed);
@@ -78,7 +78,7 @@ TEST(Resume, OtherWeightsThanAtTheBeginningAreSaidEachTime) {
       << "those that it began with";
 }
 
-TEST(Resume, AnotherRateThanTheOptionsOfThenWouldGiveIsSaid) {
+TEST(Resume, AnotherRateThanTheOptionsOfThenWouldGiveIsReported) {
   TinyRunFolder run;
   run.config.train.valid_every = 0;
   run.config.checkpoint.every = 2;
@@ -96,7 +96,7 @@ TEST(Resume, AnotherRateThanTheOptionsOfThenWouldGiveIsSaid) {
       << log;
 }
 
-TEST(Resume, CheckpointsSayWhatTheyAreOf) {
+TEST(Resume, CheckpointsNameTheirRun) {
   TinyRunFolder run;
   run.config.checkpoint.every = 3;
   run.config.log.every = 2;
@@ -136,7 +136,7 @@ TEST(Run, EndsWithTheMeanOfItsLastTwentyLosses) {
   EXPECT_EQ(data.scalars.at("train/loss").size(), 22u) << "a step that was left out has no point";
 }
 
-TEST(Run, ACompleteRunExportsAgainWhereAnotherModelIsAskedFor) {
+TEST(Run, ACompleteRunExportsAgainWhereAnotherModelIsSet) {
   TinyRunFolder run;
   run.config.checkpoint.every = 2;
   run_once(run);
@@ -157,7 +157,7 @@ TEST(Run, ACompleteRunExportsAgainWhereAnotherModelIsAskedFor) {
   EXPECT_EQ(run_once(run).find(nothing), std::string::npos) << "the model of another checkpoint";
 }
 
-TEST(Run, ARunWithoutCheckpointsSaysThatItBeginsAgain) {
+TEST(Run, ARunWithoutCheckpointsReportsThatItBeginsAgain) {
   TinyRunFolder run;
   run.config.checkpoint.every = 0;
   run_once(run);

@@ -85,7 +85,7 @@ TEST(Step, LossAndGradientAreMeansOverAllTokensThatCount) {
 
 // train.loss_average=micro: each micro batch counts alike, however many of its labels count; one without any counts as
 // 0.
-TEST(Step, MicroBatchesCountAlikeWhereAskedFor) {
+TEST(Step, MicroBatchesCountAlikeIfSet) {
   const MicroBatch a = made_up(1, 2, 1), b = made_up(2, 2, 9), none = made_up(3, 2, kWidth);
   Engine both(2, 0, Recompute::cheap, LossAverage::micro), three(3, 0, Recompute::cheap, LossAverage::micro), first, second;
   const std::vector<double> begun = both.weights();
@@ -176,11 +176,11 @@ TEST(Step, WhatIsNotFiniteIsNotApplied) {
 
 TEST(Step, UnitsAreAnnouncedBeforeTheyChange) {
   Engine e;
-  std::vector<std::string> told;
+  std::vector<std::string> updated;
   e.engine->run({made_up(6, 2, 0)}, 1, 0.5, [&](const Unit& u) {
-    if (told.empty() || told.back() != u.name) told.push_back(u.name);
+    if (updated.empty() || updated.back() != u.name) updated.push_back(u.name);
   });
-  EXPECT_EQ(told, (std::vector<std::string>{"model.embed_tokens", "model.layers.0", "model.layers.1", "lm_head"}));
+  EXPECT_EQ(updated, (std::vector<std::string>{"model.embed_tokens", "model.layers.0", "model.layers.1", "lm_head"}));
 }
 
 TEST(Step, AnotherNumberOfMicroBatchesThanPlannedIsAnError) {
@@ -213,7 +213,7 @@ TEST(Batches, RowsBecomeTheViewsOfTheModel) {
     EXPECT_EQ(b.ids.as<int32_t>()[i], m.ids[static_cast<size_t>(i)]);
     EXPECT_EQ(b.labels.as<int32_t>()[i], m.labels[static_cast<size_t>(i)]);
     EXPECT_EQ(b.sequences.as<int64_t>()[i], m.sequence_index[static_cast<size_t>(i / kWidth)]);
-    EXPECT_EQ(b.places.as<int32_t>()[i], i % kWidth);
+    EXPECT_EQ(b.token_index.as<int32_t>()[i], i % kWidth);
   }
   m.labels.pop_back();
   EXPECT_THROW(ModelBatch(m, 1, 1), Error);

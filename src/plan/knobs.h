@@ -19,27 +19,28 @@ namespace ravine {
 
 // A way to run a training: one value for each option that trades memory for time (mesh, ZeRO, recomputation, batch,
 // type).
-struct Way {
+struct Trial {
   Mesh mesh;
   int64_t zero = 0;
   Recompute recompute = Recompute::cheap;
   int64_t micro_batch = 1, length = 1;  // sequences of a micro batch, and tokens of a sequence
   std::optional<DType> compute;         // empty: auto
-  std::array<size_t, 6> notches{};      // index of each value, in the order of Knobs::ways(); 0: mildest
+  std::array<size_t, 6> notches{};      // index of each value, in the order of Knobs::trials(); 0: mildest
 
-  Config config(const Config& base) const;                  // `base` with the values of this way
-  std::vector<std::string> changes(const Way& from) const;  // settings that differ from `from`: "train.recompute=full"
-  bool at_most(const Way& other) const;                     // no value is further from the mildest
-  // Returns a copy of this Way in which one option has another value: with(&Way::zero, 2).
+  Config config(const Config& base) const;  // `base` with the values of this way
+  // settings that differ from `from`: "train.recompute=full"
+  std::vector<std::string> changes(const Trial& from) const;
+  bool at_most(const Trial& other) const;  // no value is further from the mildest
+  // Returns a copy of this Trial in which one option has another value: with(&Trial::zero, 2).
   template <class T>
-  Way with(T Way::*knob, std::type_identity_t<T> value) const {
-    Way out = *this;
+  Trial with(T Trial::*knob, std::type_identity_t<T> value) const {
+    Trial out = *this;
     out.*knob = value;
     return out;
   }
 };
 
-// The values that a search tries for each option of a Way, the mildest (least change of the run) first.
+// The values that a search tries for each option of a Trial, the mildest (least change of the run) first.
 struct Knobs {
   std::vector<Mesh> meshes;
   std::vector<int64_t> zeros;
@@ -47,12 +48,12 @@ struct Knobs {
   std::vector<std::optional<DType>> computes;
   std::vector<int64_t> micro_batches, lengths;
 
-  explicit Knobs(const Way& only);  // one value for each option
-  // Returns the Ways of all combinations of the values; the first option varies slowest. ZeRO stages are included only
-  // if there are data ranks.
-  std::vector<Way> ways() const;
-  // Returns the Ways of all combinations of the values, ordered by the sum of their notches (smallest change first).
-  std::vector<Way> mildest_first() const;
+  explicit Knobs(const Trial& only);  // one value for each option
+  // Returns the Trials of all combinations of the values; the first option varies slowest. ZeRO stages are included
+  // only if there are data ranks.
+  std::vector<Trial> trials() const;
+  // Returns the Trials of all combinations of the values, ordered by the sum of their notches (smallest change first).
+  std::vector<Trial> mildest_first() const;
 };
 
 // The tensor types and the kernels of a run with this config, on this CPU. The result of planned_types.

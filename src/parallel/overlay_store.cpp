@@ -1,12 +1,12 @@
-#include "parallel/beside_store.h"
+#include "parallel/overlay_store.h"
 
 #include <algorithm>
 #include <set>
 
 namespace ravine {
 
-BesideStore::BesideStore(ParamSet& params, ParamSet& base_params, WeightSource& base, const Types& types, DeviceKind device,
-                         const Ranks& ranks, const std::vector<int>& stages)
+OverlayStore::OverlayStore(ParamSet& params, ParamSet& base_params, WeightSource& base, const Types& types, DeviceKind device,
+                           const Ranks& ranks, const std::vector<int>& stages)
     : params_(params), base_(base), at_base_(params.params().size()) {
   require(params.units().size() == base_params.units().size(), "store: {} units beside a base of {}", params.units().size(),
           base_params.units().size());
@@ -27,12 +27,12 @@ BesideStore::BesideStore(ParamSet& params, ParamSet& base_params, WeightSource& 
   own_ = std::make_unique<InferenceStore>(params, types, device, ranks, stages, [&](const Param& p) { return owns(p); });
 }
 
-size_t BesideStore::owned() const {
+size_t OverlayStore::owned() const {
   return static_cast<size_t>(
       std::count_if(params_.params().begin(), params_.params().end(), [&](const Param& p) { return !p.tied && owns(p); }));
 }
 
-std::vector<const Param*> BesideStore::params_in(const TensorView& view) const {
+std::vector<const Param*> OverlayStore::params_in(const TensorView& view) const {
   std::vector<const Param*> out = own_->params_in(view);
   return out.empty() ? base_.params_in(view) : out;
 }

@@ -6,9 +6,9 @@
 namespace ravine {
 
 // Base class of observers of the steps of a run (Trainer::watch).
-class StepWatch {
+class StepObserver {
  public:
-  virtual ~StepWatch() = default;
+  virtual ~StepObserver() = default;
   // Called once before the first step. `done`: the number of steps already done (0, or the step of the checkpoint). The
   // engine of `run` holds the state after them. `run` outlives the later calls.
   virtual void begin(OpenedRun& run, int64_t done) = 0;

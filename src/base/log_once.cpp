@@ -1,4 +1,4 @@
-#include "base/said_once.h"
+#include "base/log_once.h"
 
 #include <mutex>
 #include <set>
@@ -7,11 +7,11 @@
 
 namespace ravine {
 
-void say_once(const std::string& line) {
+void log_once(const std::string& line) {
   static std::mutex mutex;
-  static std::set<std::string> said;
+  static std::set<std::string> logged;
   const std::lock_guard lock(mutex);
-  if (said.insert(line).second) say(line);
+  if (logged.insert(line).second) print_stderr(line);
 }
 
 }  // namespace ravine

@@ -1,4 +1,4 @@
-#include "config/number_meant.h"
+#include "config/likely_number.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -84,7 +84,7 @@ std::string plain_number(const Option& option, const std::string& given) {
   return rest.starts_with('i') ? number_text(binary) : number_text(x) + " or " + number_text(binary);
 }
 
-std::string range_meant(const Option& option, const std::string& given) {
+std::string likely_range(const Option& option, const std::string& given) {
   const size_t dash = given.find('-');
   constexpr std::string_view kDigits = "0123456789";
   if (!std::holds_alternative<std::vector<int64_t>*>(option.target) || dash == std::string::npos || dash == 0 || dash > 4 ||

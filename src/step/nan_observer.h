@@ -6,7 +6,7 @@
 
 namespace ravine {
 
-class NanWatch : public Observer {
+class NanObserver : public Observer {
  public:
   void after(const CallInfo& call) override;
   // Returns a text on the first output of a kernel call that is not finite: "first: matmul at

@@ -10,15 +10,15 @@ namespace ravine {
 
 // The weights of a model that shares most of its weights with a base in memory. Values that differ are stored here; all
 // others are read from the WeightSource of the base.
-class BesideStore : public WeightSource {
+class OverlayStore : public WeightSource {
  public:
   // Allocates the values that differ from the base, filled with zero, as InferenceStore stores them. Such values are
   // the trainable parameters, parameters that the base lacks or has in another shape, and all parameters joined with
   // these parameters. `params`: parameters of this model. `base_params`, `base`: parameters and weights of the base, on
   // the same ranks and stages. Both sets and `base` are kept by reference, and must outlive this. The units of both
   // models must be the same.
-  BesideStore(ParamSet& params, ParamSet& base_params, WeightSource& base, const Types& types, DeviceKind device,
-              const Ranks& ranks, const std::vector<int>& stages);
+  OverlayStore(ParamSet& params, ParamSet& base_params, WeightSource& base, const Types& types, DeviceKind device,
+               const Ranks& ranks, const std::vector<int>& stages);
 
   void prefetch(const Unit& unit) override { base_.prefetch(*units_[unit.index]); }
   void acquire(const Unit& unit) override { base_.acquire(*units_[unit.index]); }

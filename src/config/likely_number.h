@@ -21,6 +21,6 @@ std::vector<std::string> numbers_in(std::string text);
 std::string plain_number(const Option& option, const std::string& given);
 
 // Returns "[1, 2, 3]" for "1-3", if the option is a list of whole numbers; else "".
-std::string range_meant(const Option& option, const std::string& given);
+std::string likely_range(const Option& option, const std::string& given);
 
 }  // namespace ravine

@@ -1,4 +1,4 @@
-#include "plan/ways.h"
+#include "plan/knobs.h"
 
 #include <algorithm>
 #include <numeric>
@@ -10,7 +10,7 @@
 
 namespace ravine {
 
-Config Way::config(const Config& base) const {
+Config Trial::config(const Config& base) const {
   Config c = base;
   c.parallel.data = mesh.data, c.parallel.tensor = mesh.tensor, c.parallel.pipeline = mesh.pipeline;
   c.parallel.expert = mesh.expert;
@@ -21,7 +21,7 @@ Config Way::config(const Config& base) const {
   return c;
 }
 
-std::vector<std::string> Way::changes(const Way& from) const {
+std::vector<std::string> Trial::changes(const Trial& from) const {
   std::vector<std::string> out;
   auto change = [&](const char* key, const auto& was, const auto& is) {
     if (was != is) out.push_back(fmt::format("{}={}", key, is));
@@ -38,11 +38,11 @@ std::vector<std::string> Way::changes(const Way& from) const {
   return out;
 }
 
-bool Way::at_most(const Way& other) const {
+bool Trial::at_most(const Trial& other) const {
   return std::equal(notches.begin(), notches.end(), other.notches.begin(), std::less_equal{});
 }
 
-Knobs::Knobs(const Way& only)
+Knobs::Knobs(const Trial& only)
     : meshes{only.mesh},
       zeros{only.zero},
       recomputes{only.recompute},
@@ -50,14 +50,14 @@ Knobs::Knobs(const Way& only)
       micro_batches{only.micro_batch},
       lengths{only.length} {}
 
-std::vector<Way> Knobs::ways() const {
-  std::vector<Way> out{Way{}};
+std::vector<Trial> Knobs::trials() const {
+  std::vector<Trial> out{Trial{}};
   size_t knob = 0;
   auto turn = [&](const auto& values, auto set) {
-    std::vector<Way> turned;
-    for (const Way& w : out)
+    std::vector<Trial> turned;
+    for (const Trial& w : out)
       for (size_t i = 0; i < values.size(); ++i) {
-        Way next = w;
+        Trial next = w;
         next.notches[knob] = i;
         set(next, values[i]);
         turned.push_back(next);
@@ -65,20 +65,20 @@ std::vector<Way> Knobs::ways() const {
     out = std::move(turned);
     ++knob;
   };
-  turn(meshes, [](Way& w, const Mesh& v) { w.mesh = v; });
-  turn(zeros, [](Way& w, int64_t v) { w.zero = v; });
-  turn(lengths, [](Way& w, int64_t v) { w.length = v; });
-  turn(recomputes, [](Way& w, Recompute v) { w.recompute = v; });
-  turn(computes, [](Way& w, std::optional<DType> v) { w.compute = v; });
-  turn(micro_batches, [](Way& w, int64_t v) { w.micro_batch = v; });
-  std::erase_if(out, [](const Way& w) { return w.notches[1] > 0 && w.mesh.data == 1; });
+  turn(meshes, [](Trial& w, const Mesh& v) { w.mesh = v; });
+  turn(zeros, [](Trial& w, int64_t v) { w.zero = v; });
+  turn(lengths, [](Trial& w, int64_t v) { w.length = v; });
+  turn(recomputes, [](Trial& w, Recompute v) { w.recompute = v; });
+  turn(computes, [](Trial& w, std::optional<DType> v) { w.compute = v; });
+  turn(micro_batches, [](Trial& w, int64_t v) { w.micro_batch = v; });
+  std::erase_if(out, [](const Trial& w) { return w.notches[1] > 0 && w.mesh.data == 1; });
   return out;
 }
 
-std::vector<Way> Knobs::mildest_first() const {
-  std::vector<Way> out = ways();
-  auto turned = [](const Way& w) { return std::reduce(w.notches.begin(), w.notches.end()); };
-  std::stable_sort(out.begin(), out.end(), [&](const Way& a, const Way& b) { return turned(a) < turned(b); });
+std::vector<Trial> Knobs::mildest_first() const {
+  std::vector<Trial> out = trials();
+  auto turned = [](const Trial& w) { return std::reduce(w.notches.begin(), w.notches.end()); };
+  std::stable_sort(out.begin(), out.end(), [&](const Trial& a, const Trial& b) { return turned(a) < turned(b); });
   return out;
 }
 

@@ -1,4 +1,4 @@
-#include "dialects/shell_asks.h"
+#include "dialects/shell_substitution.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -242,7 +242,7 @@ std::optional<std::string> answer_of(const std::vector<std::string>& given, cons
     ShellVariables none;
     if (text.find_first_not_of("0123456789+-*/%() ") != std::string::npos) return {};
     const ExpandedWord v = arithmetic(text, none, 1);
-    return v.trouble ? Answer() : line(v.text);
+    return v.problem ? Answer() : line(v.text);
   }
   return of_input(w, input);
 }

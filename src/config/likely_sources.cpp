@@ -1,4 +1,4 @@
-#include "config/sources_meant.h"
+#include "config/likely_sources.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,7 +7,7 @@
 
 namespace ravine {
 
-std::string sources_meant(const std::vector<std::string>& words) {
+std::string likely_sources(const std::vector<std::string>& words) {
   auto is_number = [](const std::string& word) {
     const YamlNode::Kind kind = resolve_scalar(word).kind;
     return kind == YamlNode::Kind::integer || kind == YamlNode::Kind::real;

@@ -1,4 +1,4 @@
-#include "apps/named_models.h"
+#include "apps/named_prompt_models.h"
 
 #include <algorithm>
 #include <map>
@@ -10,15 +10,15 @@
 #include "base/text.h"
 #include "config/option.h"
 #include "files/tokenizer_files.h"
-#include "runs/run_places.h"
+#include "runs/run_paths.h"
 #include "runs/vocabulary.h"
 #include "text/chat/prompt_templates.h"
 #include "text/tokenizers/open_tokenizer.h"
 
 namespace ravine {
 
-NamedModels::NamedModels(const ModelOptions& model, const std::vector<NamedPath>& adapters, const std::string& chat_template,
-                         const Chat& chat)
+NamedPromptModels::NamedPromptModels(const ModelOptions& model, const std::vector<NamedPath>& adapters,
+                                     const std::string& chat_template, const Chat& chat)
     : folder_(model.path), chat_(chat) {
   if (!chat_template.empty()) check_template_name(chat_template, "--template");
   const bool named = !adapters.empty() && !adapters[0].name.empty();
@@ -26,17 +26,17 @@ NamedModels::NamedModels(const ModelOptions& model, const std::vector<NamedPath>
   if (adapters.empty() || named) all.insert(all.begin(), NamedPath{});
   std::map<std::string, std::shared_ptr<const Tokenizer>> opened;  // by place
   for (const NamedPath& one : all) {
-    auto named = std::make_unique<NamedModel>();
+    auto named = std::make_unique<NamedPromptModel>();
     named->name = one.name, named->adapter = one.path;
-    named->talk = talk_places(model.path, one.path);
-    if (!model.tokenizer.empty()) named->talk.tokenizer = model.tokenizer;
-    if (!chat_template.empty()) named->talk.chat_template = chat_template;
-    const std::string& place = named->talk.tokenizer;
-    if (!model.tokenizer.empty() || has_tokenizer(place)) {
-      std::shared_ptr<const Tokenizer>& tokenizer = opened[place];
+    named->paths = chat_paths(model.path, one.path);
+    if (!model.tokenizer.empty()) named->paths.tokenizer = model.tokenizer;
+    if (!chat_template.empty()) named->paths.chat_template = chat_template;
+    const std::string& tokenizer_path = named->paths.tokenizer;
+    if (!model.tokenizer.empty() || has_tokenizer(tokenizer_path)) {
+      std::shared_ptr<const Tokenizer>& tokenizer = opened[tokenizer_path];
       if (!tokenizer) {
-        tokenizer = open_tokenizer(place);
-        if (!model.tokenizer.empty()) foreign_ = foreign_tokenizer_trouble(*tokenizer, place, model.path);
+        tokenizer = open_tokenizer(tokenizer_path);
+        if (!model.tokenizer.empty()) foreign_ = foreign_tokenizer_problem(*tokenizer, tokenizer_path, model.path);
       }
       named->tokenizer = tokenizer;
     }
@@ -44,22 +44,22 @@ NamedModels::NamedModels(const ModelOptions& model, const std::vector<NamedPath>
   }
 }
 
-void NamedModels::open(const LoadedModel& base) {
-  if (!foreign_.empty() && base.ranks().first()) say(escaped("warning: " + foreign_));
+void NamedPromptModels::open(const LoadedModel& base) {
+  if (!foreign_.empty() && base.ranks().first()) print_stderr(escaped("warning: " + foreign_));
   for (const auto& named : named_models_) {
     named->loaded = &base;
     if (!named->name.empty()) {
-      loaded_models_.push_back(std::make_unique<LoadedModel>(load_beside(base, named->adapter)));
+      loaded_models_.push_back(std::make_unique<LoadedModel>(load_on_base(base, named->adapter)));
       named->loaded = loaded_models_.back().get();
       if (base.ranks().first())
-        for (const std::string& line : {older_than_its_run(named->adapter), trained_beside_another(named->adapter, folder_)})
-          if (!line.empty()) say(escaped("warning: " + line));
+        for (const std::string& line : {older_than_its_run(named->adapter), trained_on_other_base(named->adapter, folder_)})
+          if (!line.empty()) print_stderr(escaped("warning: " + line));
     }
-    named->defaults = read_generation_config(named->talk.generation, named->loaded->model->facts());
+    named->defaults = read_generation_config(named->paths.generation, named->loaded->model->facts());
   }
 }
 
-size_t NamedModels::find(const std::string& name, const std::string& where) const {
+size_t NamedPromptModels::find(const std::string& name, const std::string& where) const {
   std::vector<std::string> names;
   for (size_t i = 0; i < named_models_.size(); ++i) {
     if (named_models_[i]->name == name) return i;
@@ -73,24 +73,24 @@ size_t NamedModels::find(const std::string& name, const std::string& where) cons
                     : did_you_mean(name, names, fmt::format("add --adapter {}=DIR", shown)));
 }
 
-size_t NamedModels::only() const {
+size_t NamedPromptModels::only() const {
   if (named_models_.size() > 2)
     throw UserError(fmt::format("{} adapters, and none is chosen", named_models_.size() - 1), "--adapter",
                     "such a prompt does not name an adapter", fmt::format("add --use {}", named_models_[1]->name));
   return named_models_.size() - 1;
 }
 
-ChatPrompt& NamedModels::chat(size_t named) {
-  NamedModel& v = *named_models_[named];
+ChatPrompt& NamedPromptModels::chat(size_t named) {
+  NamedPromptModel& v = *named_models_[named];
   if (!v.tokenizer)
     throw UserError("no tokenizer", folder_, "conversations need the tokenizer of the model",
                     "put it there, or set model.tokenizer");
-  if (!v.chat) v.chat.emplace(*v.tokenizer, v.talk.chat_template, v.talk.tokenizer, chat_.system);
+  if (!v.chat) v.chat.emplace(*v.tokenizer, v.paths.chat_template, v.paths.tokenizer, chat_.system);
   return *v.chat;
 }
 
-std::vector<int32_t> NamedModels::encode(size_t named, const std::string& text) {
-  NamedModel& v = *named_models_[named];
+std::vector<int32_t> NamedPromptModels::encode(size_t named, const std::string& text) {
+  NamedPromptModel& v = *named_models_[named];
   if (!v.tokenizer && !chat_.on)
     throw UserError("no tokenizer", folder_, "text needs the tokenizer of the model",
                     "put it there, set model.tokenizer, or give ids with --prompt-ids");
@@ -99,10 +99,10 @@ std::vector<int32_t> NamedModels::encode(size_t named, const std::string& text) 
   if (!chat_.on) return v.tokenizer->encode(text, true);
   ChatPrompt& conversation = chat(named);
   conversation.begin_again();
-  return conversation.ask(text);
+  return conversation.add_question(text);
 }
 
-void end_with_template(GenerateOptions& options, const NamedModel& named) {
+void end_with_template(GenerateOptions& options, const NamedPromptModel& named) {
   if (!named.chat) return;
   std::vector<int32_t>& ids = options.end_ids;
   const int32_t end = named.chat->end_token();

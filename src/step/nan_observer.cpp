@@ -1,4 +1,4 @@
-#include "step/nan_watch.h"
+#include "step/nan_observer.h"
 
 #include <fmt/format.h>
 
@@ -33,7 +33,7 @@ std::string first_bad(const NamedView& t) {
 
 }  // namespace
 
-void NanWatch::after(const CallInfo& call) {
+void NanObserver::after(const CallInfo& call) {
   if (!found_.empty()) return;
   for (const NamedView& t : call.tensors) {
     if (t.access == Access::read) continue;

@@ -1,4 +1,4 @@
-#include "runs/run_places.h"
+#include "runs/run_paths.h"
 
 #include <filesystem>
 
@@ -31,10 +31,10 @@ bool holds(const fs::path& folder, const char* name) {
 
 // True if a prepared folder has a run, and its run.yaml names one elsewhere: the folder was copied from there, or
 // moved.
-bool is_copy(const fs::path& prepared, const std::string& said) {
+bool is_copy(const fs::path& prepared, const std::string& output_path) {
   std::error_code error;
-  return is_run((prepared / "run").string()) && !lies_within(said, prepared.string()) &&
-         (!fs::exists(said, error) || is_prepared(folder_of(said)));
+  return is_run((prepared / "run").string()) && !lies_within(output_path, prepared.string()) &&
+         (!fs::exists(output_path, error) || is_prepared(folder_of(output_path)));
 }
 
 bool holds_adapter(const fs::path& run) { return holds(run / "adapter", "adapter_config.json"); }
@@ -65,7 +65,7 @@ void refuse_while_it_runs(const fs::path& run, const std::string& where) {
   } catch (const Error&) {  // the folder has no lock of a run
   }
   if (!holder) return;
-  const bool checkpoint = saved_any(run) && !options_of_run(run).lora.asked();
+  const bool checkpoint = saved_any(run) && !options_of_run(run).lora.enabled();
   throw UserError(
       "a run that is still running", where,
       fmt::format("{} writes its {} at the end{}", *holder, exported_name(options_of_run(run)),
@@ -91,19 +91,19 @@ std::vector<std::string> checkpoints_of_other_layout(const std::string& run) {
   return out;
 }
 
-WeightsOfRun weights_meant_by(const std::string& path, const std::string& model_config) {
-  WeightsOfRun meant{path, model_config};
-  if (!is_run(path)) return meant;
+ResolvedWeights resolve_weights(const std::string& path, const std::string& model_config) {
+  ResolvedWeights resolved{path, model_config};
+  if (!is_run(path)) return resolved;
   const std::vector<std::string> all = checkpoints_of_other_layout(path);
-  if (all.empty()) return meant;
+  if (all.empty()) return resolved;
   const Config c = options_of_run(path);
-  meant.path = all.back();
+  resolved.path = all.back();
   std::error_code error;
   const std::string own = c.model.path.empty() ? c.model.config : c.model.path + "/config.json";
   if (model_config.empty() && c.checkpoint.layout == CheckpointLayout::mindformers &&
       (is_inline(own) || fs::is_regular_file(own, error)))
-    meant.model_config = own;
-  return meant;
+    resolved.model_config = own;
+  return resolved;
 }
 
 bool is_prepared(const std::string& folder) {
@@ -112,22 +112,23 @@ bool is_prepared(const std::string& folder) {
          !holds(folder, "config.json");
 }
 
-std::string run_meant_by(const std::string& path) {
+std::string resolve_run(const std::string& path) {
   if (!is_prepared(path)) return path;
   const std::string config = (fs::path(path) / "run.yaml").lexically_normal().string();
   const fs::path moved = (fs::path(path) / "run").lexically_normal();
-  if (std::string said = read_run_config(config).train.output; is_run(said) && !is_copy(path, said)) return said;
+  if (std::string output_path = read_run_config(config).train.output; is_run(output_path) && !is_copy(path, output_path))
+    return output_path;
   if (is_run(moved.string())) return moved.string();
   throw UserError("nothing has run here yet", path, "`ravine init` has prepared this folder; its run has not started",
                   fmt::format("start it by `ravine train --config {}`", shell_word(config)));
 }
 
-std::string model_meant_by(const std::string& path, const std::string& key) {
-  const fs::path run = run_meant_by(path);
+std::string resolve_model(const std::string& path, const std::string& key) {
+  const fs::path run = resolve_run(path);
   if (!is_run(run.string()) || holds(run, "config.json")) return path;
   if (holds(run / "model", "config.json")) return (run / "model").lexically_normal().string();
   const std::string where = fmt::format("{}={}", key, path);
-  if (const Config c = options_of_run(run); c.lora.asked() || holds_adapter(run)) {
+  if (const Config c = options_of_run(run); c.lora.enabled() || holds_adapter(run)) {
     refuse_while_it_runs(run, where);
     if (!holds_adapter(run))
       throw UserError("a run without a model", where, "it trains an adapter, which is written when the run has come to its end",
@@ -144,33 +145,33 @@ std::string model_meant_by(const std::string& path, const std::string& key) {
                   goes_on(run) + (saved_any(run) ? ", or " + model_of_checkpoint(run) : ""));
 }
 
-std::string adapter_meant_by(const std::string& path, const std::string& key) {
-  const fs::path run = run_meant_by(path);
+std::string resolve_adapter(const std::string& path, const std::string& key) {
+  const fs::path run = resolve_run(path);
   if (!is_run(run.string())) return check_adapter_folder(path, key), path;
   if (holds_adapter(run)) return (run / "adapter").lexically_normal().string();
   const Config c = options_of_run(run);
   const bool model = holds(run / "model", "config.json");
-  if (c.lora.asked() && !c.lora.merge) refuse_while_it_runs(run, fmt::format("{}={}", key, path));
+  if (c.lora.enabled() && !c.lora.merge) refuse_while_it_runs(run, fmt::format("{}={}", key, path));
   throw UserError(
       "a run without an adapter", fmt::format("{}={}", key, path),
-      !c.lora.asked()         ? "it trains all weights of its model"
+      !c.lora.enabled()       ? "it trains all weights of its model"
       : c.lora.merge && model ? "its adapter is merged into its model"
                               : "it is written when the run has come to its end",
       model ? fmt::format("name its model, {}", shell_word((run / "model").lexically_normal().string())) : goes_on(run));
 }
 
-MeantModel model_and_adapter_meant_by(const std::string& model, const std::string& adapter) {
-  const fs::path run = run_meant_by(model);
+ResolvedPaths resolve_model_and_adapter(const std::string& model, const std::string& adapter) {
+  const fs::path run = resolve_run(model);
   const bool of_run = is_run(run.string()) && !holds(run, "config.json");
-  MeantModel meant{model, adapter.empty() ? "" : adapter_meant_by(adapter, "--adapter")};
+  ResolvedPaths resolved{model, adapter.empty() ? "" : resolve_adapter(adapter, "--adapter")};
   if (of_run && holds_adapter(run) && (!adapter.empty() || !holds(run / "model", "config.json"))) {
     if (const std::string base = options_of_run(run).model.path; !base.empty()) {
-      meant.model = base;
-      if (adapter.empty()) meant.adapter = (run / "adapter").lexically_normal().string();
+      resolved.model = base;
+      if (adapter.empty()) resolved.adapter = (run / "adapter").lexically_normal().string();
     }
   }
-  meant.model = model_meant_by(meant.model, "--model");
-  return meant;
+  resolved.model = resolve_model(resolved.model, "--model");
+  return resolved;
 }
 
 std::string older_than_its_run(const std::string& made) {
@@ -179,7 +180,7 @@ std::string older_than_its_run(const std::string& made) {
   const fs::path run = folder.has_parent_path() ? folder.parent_path() : fs::path(".");
   const bool adapter = folder.filename() == "adapter";
   if ((folder.filename() != "model" && !adapter) || !is_run(run.string())) return "";
-  if (const Config c = options_of_run(run); c.lora.asked() && exported_name(c) != folder.filename()) {
+  if (const Config c = options_of_run(run); c.lora.enabled() && exported_name(c) != folder.filename()) {
     const fs::path makes = run / exported_name(c);
     return fmt::format(
         "{} is of an earlier end of its run, which now makes {} (lora.merge={}): {}", folder.string(), makes.string(),
@@ -200,7 +201,7 @@ std::string older_than_its_run(const std::string& made) {
                                            shell_word(run.string())));
 }
 
-std::string trained_beside_another(const std::string& adapter, const std::string& model) {
+std::string trained_on_other_base(const std::string& adapter, const std::string& model) {
   const auto found = find_adapter(adapter);
   std::error_code error;
   if (!found || !fs::is_directory(model, error)) return "";
@@ -227,13 +228,13 @@ void refuse_run_without_weights(const std::string& path, const std::string& key)
   const Config c = options_of_run(run);
   const bool whole = path == owner, checkpoint = whole || lies_within(path, (run / "checkpoints").string());
   const std::string made = (run / exported_name(c)).lexically_normal().string();
-  const bool trained_adapter = c.lora.asked() && !c.lora.merge && holds_adapter(run);
+  const bool trained_adapter = c.lora.enabled() && !c.lora.merge && holds_adapter(run);
   if (whole && !trained_adapter && !saved_any(run)) {
     refuse_while_it_runs(run, where);
     throw UserError("a run without a checkpoint", where, "weights are read from the newest checkpoint",
                     holds(made, "config.json") ? "name its model, " + shell_word(made) : goes_on(run));
   }
-  if (!checkpoint || !c.lora.asked()) return;
+  if (!checkpoint || !c.lora.enabled()) return;
   if (c.lora.merge && holds(made, "config.json"))
     throw UserError("a run of an adapter, not of a model", where, "its checkpoints hold the adapter alone",
                     fmt::format("its model, with the adapter merged into it, is {}", shell_word(made)));
@@ -271,15 +272,15 @@ void refuse_config_of_other_run(const Config& config) {
   if (source == config.sources.end()) return;
   const std::string file = source->second.substr(0, source->second.rfind(':')), folder = folder_of(file),
                     name = fs::path(file).filename().string();
-  const std::string& said = config.train.output;
+  const std::string& output_path = config.train.output;
   std::string own;
   if (name == "config.yaml" && is_run(folder)) own = folder;
-  if (name == "run.yaml" && is_prepared(folder) && is_copy(folder, said)) own = folder + "/run";
-  if (own.empty() || same_path(own, said)) return;
+  if (name == "run.yaml" && is_prepared(folder) && is_copy(folder, output_path)) own = folder + "/run";
+  if (own.empty() || same_path(own, output_path)) return;
   throw UserError("train.output is not the folder of the run next to this file", file,
-                  fmt::format("the run was copied or moved, and this file sets train.output={}", said),
+                  fmt::format("the run was copied or moved, and this file sets train.output={}", output_path),
                   fmt::format("choose one: train.output={} for the run here, train.output={} for the other run",
-                              shell_word(own), shell_word(said)));
+                              shell_word(own), shell_word(output_path)));
 }
 
 }  // namespace ravine
