@@ -52,7 +52,7 @@ FoundSetting found(const RecordedUpdates& u, const AdamSettings& was, const Adam
   switch (knob) {
     case Knob::lr: {
       if (!is.rates.empty()) {
-        if (is.rates.size() == 1) return changed("lr", most, is.rates[0]);
+        if (is.rates.size() == 1) return changed("lr", largest(u.rates), is.rates[0]);
         std::string text = "the rates are";
         for (size_t i = 0; i < std::min<size_t>(is.rates.size(), 6); ++i) text += " " + number_text(is.rates[i]);
         return {"lr", is.rates, text + (is.rates.size() > 6 ? " .." : "")};
