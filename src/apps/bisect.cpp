@@ -11,7 +11,7 @@ namespace {
 
 struct BisectFlags {
   std::vector<std::string> words;
-  std::string other_build, reference, out;
+  std::string features, other_build, reference, out;
   int64_t steps = 0;
   bool json = false;
   template <class V>
@@ -21,6 +21,9 @@ struct BisectFlags {
     v("steps", steps, "steps to train of a config; 0: 10, and 4 for features", between(0, kMostSteps));
     v("other-build", other_build, "another build of Ravine, which runs B; A may then stand alone",
       filled() & reads() & metavar("PROGRAM"));
+    v("features", features, "features: names or options to choose from, like train.recompute,parallel.tensor; empty: all",
+      filled() & metavar("A,B,..") &
+          detail("Any option that has another value than its default is a feature too, and is switched off by its default."));
     v("reference", reference, "features: curve, log or dump of the right result; empty: the config without its features",
       filled() & reads() & metavar("FILE"));
     v("out", out, "folder for the trained runs and dumps; empty: a temporary folder", filled() & writes() & metavar("DIR"));
@@ -32,7 +35,7 @@ void print_json(const Json& j) { fmt::print("{}\n", j.dump(-1, ' ', true, Json::
 
 int run_bisect(BisectFlags& flags, Config&) {
   const bool features = flags.words[0] == "features";
-  const auto print_stderr = [&](const std::string& line) {
+  const auto report = [&](const std::string& line) {
     if (flags.json) return;
     fmt::print("{}\n", escaped(line));
     std::fflush(stdout);
@@ -44,15 +47,19 @@ int run_bisect(BisectFlags& flags, Config&) {
     if (!flags.other_build.empty())
       throw UserError("features with --other-build", "--other-build", "all trainings are of one build", "leave it out");
     const WorkFolder folder(flags.out);
-    const FeatureBisection found =
-        bisect_features(flags.words[1], {.steps = flags.steps > 0 ? std::max<int64_t>(2, flags.steps) : 4,
-                                         .program = this_program(),
-                                         .folder = folder.path(),
-                                         .reference = flags.reference,
-                                         .print_stderr = print_stderr});
-    flags.json ? print_json(feature_bisection_json(found)) : print_stderr(found.text());
+    const FeatureBisection found = bisect_features(
+        flags.words[1], {.steps = flags.steps > 0 ? std::max<int64_t>(2, flags.steps) : 4,
+                         .program = this_program(),
+                         .folder = folder.path(),
+                         .reference = flags.reference,
+                         .only = flags.features.empty() ? std::vector<std::string>() : split(flags.features, ','),
+                         .report = report});
+    flags.json ? print_json(feature_bisection_json(found)) : report(found.text());
     return found.agrees() ? 0 : 1;
   }
+  if (!flags.features.empty())
+    throw UserError("--features with two sides", "--features", "the features of one config are tried",
+                    "ravine bisect features CONFIG --features A,B");
   if (!flags.reference.empty())
     throw UserError("--reference without features", "--reference", "two sides are compared with each other",
                     "ravine bisect features CONFIG --reference FILE");
@@ -64,8 +71,8 @@ int run_bisect(BisectFlags& flags, Config&) {
   const std::string program = this_program();
   const Bisection found =
       bisect({flags.words[0], program}, {flags.words[1], flags.other_build.empty() ? program : flags.other_build},
-             {.steps = flags.steps > 0 ? flags.steps : 10, .folder = folder.path(), .print_stderr = print_stderr});
-  flags.json ? print_json(bisection_json(found)) : print_stderr(found.text());
+             {.steps = flags.steps > 0 ? flags.steps : 10, .folder = folder.path(), .report = report});
+  flags.json ? print_json(bisection_json(found)) : report(found.text());
   return found.agrees ? 0 : 1;
 }
 

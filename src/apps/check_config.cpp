@@ -23,7 +23,7 @@ struct ConfigFlags {
       positional() & required() & reads() & length(2) & metavar("A B") &
           detail(
               "Read are a YAML of Ravine or MindFormers, the folder of a run, a launch script or a file of flags of Megatron, MindFormers or the Trainer, a folder with config.json, TrainingArguments as JSON and a DeepSpeed config. Commas join the last three."));
-    v("allow", allow, "rows or groups of rows that may differ", metavar("ROW"));
+    v("allow", allow, "rows or groups of rows that may differ", metavar("ROW,.."));
     v("samples", facts.samples, "samples of an epoch, for a side that counts epochs of data that are not here",
       between(0, 1e12));
     v("ranks", facts.ranks, "ranks of a side that does not state them; 0: one, or not known", between(0, 1 << 20));
@@ -82,7 +82,10 @@ int run_config(ConfigFlags& flags, Config&) {
   }
   const Side a = load_side(flags.sides[0], flags.facts), b = load_side(flags.sides[1], flags.facts);
   std::vector<CheckRow> rows = checklist(a, b);
-  allow_rows(rows, flags.allow);
+  std::vector<std::string> allowed;
+  for (const std::string& words : flags.allow)
+    for (std::string& word : split(words, ',')) allowed.push_back(std::move(word));
+  allow_rows(rows, allowed);
   if (!flags.picture.empty()) save_rates(flags, a, b);
   size_t counts[4] = {};
   for (const CheckRow& row : rows) ++counts[static_cast<size_t>(row.verdict)];

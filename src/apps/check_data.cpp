@@ -26,6 +26,17 @@ struct DataFlags {
   }
 };
 
+// Returns the kind of a broken rule, as scripts read it.
+std::string kind_of_check(const std::string& name) {
+  for (const auto& [check, kind] : {std::pair{"ids", "range"},
+                                    {"special ids", "special_ids"},
+                                    {"labels", "shift"},
+                                    {"template", "template"},
+                                    {"duplicates", "duplicate"}})
+    if (name == check) return kind;
+  return name;
+}
+
 Json finding_json(const DataFinding& f) {
   return {{"check", f.name}, {"kept", f.kept ? Json(*f.kept) : Json()}, {"text", f.text}};
 }
@@ -35,7 +46,7 @@ int run_data(DataFlags& flags, Config&) {
     throw UserError(fmt::format("{} sources", flags.sources.size()), "command line", "one is checked, or two are compared",
                     "name one or two");
   bool kept = true;
-  Json all = Json::object(), sources = Json::array();
+  Json all = Json::object(), sources = Json::array(), broken = Json::array();
   std::vector<TokenSource> opened;
   for (const std::string& path : flags.sources) {
     TokenSource source = open_tokens(path, flags.tokenizer, {});
@@ -48,6 +59,7 @@ int run_data(DataFlags& flags, Config&) {
     for (const DataFinding& f : check_tokens(source, flags.rows)) {
       kept = kept && f.kept.value_or(true);
       findings.push_back(finding_json(f));
+      if (!f.kept.value_or(true)) broken.push_back({{"kind", kind_of_check(f.name)}, {"where", path}, {"text", f.text}});
       if (!flags.json)
         fmt::print("{:<12} {}{}\n", f.name, !f.kept ? "cannot be told: " : *f.kept ? "" : "NOT KEPT: ", escaped(f.text));
     }
@@ -69,6 +81,9 @@ int run_data(DataFlags& flags, Config&) {
       json["row_a"] = c.split->row_a, json["row_b"] = c.split->row_b, json["place_a"] = c.split->place_a,
       json["place_b"] = c.split->place_b;
       json["text_a"] = c.split->text_a, json["text_b"] = c.split->text_b;
+      broken.push_back({{"kind", "stream"},
+                        {"where", fmt::format("{}; {}", c.split->place_a, c.split->place_b)},
+                        {"text", fmt::format("{} tokens are equal, then they part", c.equal)}});
       if (!flags.json)
         fmt::print("streams      NOT KEPT: {} tokens are equal, then they part\n    A {}: {}\n    B {}: {}\n", c.equal,
                    escaped(c.split->place_a), c.split->text_a, escaped(c.split->place_b), c.split->text_b);
@@ -80,7 +95,8 @@ int run_data(DataFlags& flags, Config&) {
     }
     all["streams"] = json;
   }
-  all["kept"] = kept;
+  all["agrees"] = kept;
+  all["findings"] = broken;
   if (flags.json)
     fmt::print("{}\n", all.dump(-1, ' ', true, Json::error_handler_t::replace));
   else

@@ -67,7 +67,7 @@ SideRun open_side(const BisectSide& side, const std::string& name, const BisectO
   } else {
     run.ranks = ranks_of(load_config(side.path).parallel);
     run.folder = o.folder + "/run_" + name;
-    o.print_stderr(fmt::format("trains   {} for {}", side.path, counted(o.steps, "step")));
+    o.report(fmt::format("trains   {} for {}", side.path, counted(o.steps, "step")));
     std::vector<std::string> words = started_on(side.program, run.ranks);
     words.insert(words.end(), {"train", "--config", side.path, "train.output=" + run.folder,
                                fmt::format("train.exit_every={}", o.steps), "log.every=1", "train.valid_every=0"});
@@ -234,8 +234,8 @@ Bisection bisect(const BisectSide& a, const BisectSide& b, const BisectOptions& 
   out.further = {behind(run_a), behind(run_b)};
   Dumps dumps(run_a, run_b, options);
   if (differing == 0) {  // weights may differ behind equal losses
-    options.print_stderr(fmt::format("steps    {} have equal losses and norms; weights and optimizer states are compared",
-                                     counted(out.steps, "recorded step")));
+    options.report(fmt::format("steps    {} have equal losses and norms; weights and optimizer states are compared",
+                               counted(out.steps, "recorded step")));
     const Comparison states = dumps.compare({.from = last, .to = last, .what = "checksum", .phases = {"update"}});
     out.equal = out.agrees = !first_pair(states) && states.agrees();
     if (out.equal) return out;
@@ -243,13 +243,13 @@ Bisection bisect(const BisectSide& a, const BisectSide& b, const BisectOptions& 
   }
   int64_t from = last_equal + 1;
   const auto repeat = [&] {
-    options.print_stderr(fmt::format("repeats  steps {} to {} of both", from, differing));
+    options.report(fmt::format("repeats  steps {} to {} of both", from, differing));
     return dumps.compare({.from = from, .to = differing, .what = "statistics"});
   };
   Comparison c = repeat();
   if (const ComparedPair* p = first_pair(c); p && from > 1 && p->a.op == kStateOp && p->a.step < from) {
     // An earlier update has made other weights.
-    options.print_stderr(fmt::format("states   of steps 1 to {}", from - 1));
+    options.report(fmt::format("states   of steps 1 to {}", from - 1));
     const Comparison states = dumps.compare({.from = 1, .to = from - 1, .what = "checksum", .phases = {"update"}});
     if (const ComparedPair* first = first_pair(states)) {
       from = differing = std::max<int64_t>(1, first->a.step);
@@ -263,8 +263,8 @@ Bisection bisect(const BisectSide& a, const BisectSide& b, const BisectOptions& 
   if (!pair) return out;
   out.first = difference_of(*pair, c);
   if (c.layouts_differ) return out;
-  options.print_stderr(fmt::format("values   of {} at {}, step {}", out.first->op,
-                                   out.first->path.empty() ? "-" : out.first->path, out.first->step));
+  options.report(fmt::format("values   of {} at {}, step {}", out.first->op, out.first->path.empty() ? "-" : out.first->path,
+                             out.first->step));
   find_element(*out.first, pair->a.key(),
                dumps.make({.from = out.first->step,
                            .to = out.first->step,

@@ -19,11 +19,11 @@ struct BisectSide {
 };
 
 struct BisectOptions {
-  // steps: the most steps to train and compare. folder: an empty folder for trained runs and dumps. print_stderr: takes
+  // steps: the most steps to train and compare. folder: an empty folder for trained runs and dumps. report: takes
   // a line for each stage of the search.
   int64_t steps = 10;
   std::string folder;
-  std::function<void(const std::string&)> print_stderr = [](const std::string&) {};
+  std::function<void(const std::string&)> report = [](const std::string&) {};
 };
 
 // The first tensor whose bits differ, with the first element that differs. Values are text, as element_text writes

@@ -71,7 +71,7 @@ class FeatureRuns {
       if (on.empty()) throw;
       found = e.what();
     }
-    o_.print_stderr(fmt::format("{:<9}{}", found.empty() ? "equal" : "DIFFERS", names(on)));
+    o_.report(fmt::format("{:<9}{}", found.empty() ? "equal" : "DIFFERS", names(on)));
     return found_[on] = found;
   }
   std::string names(const std::set<int>& on) const {
@@ -147,18 +147,22 @@ class FeatureRuns {
   std::map<std::set<int>, std::string> folders_, found_;
 };
 
-}  // namespace
-
-std::vector<Feature> features_of(const Config& c, bool with_data) {
+// Returns the features that bisect_features knows by name.
+std::vector<Feature> named_features(const Config& c, bool with_data) {
   std::vector<Feature> all;
-  const auto add = [&](bool on, const std::string& name, std::function<void(Config&)> off, int needs = -1) {
+  const auto add = [&](bool on, const std::string& name, std::function<void(Config&)> off, int needs = -1,
+                       const std::string& option = "") {
     if (!on) return -1;
-    all.push_back({name, std::move(off), needs});
+    all.push_back({name, option.empty() ? name : option, std::move(off), needs});
     return static_cast<int>(all.size()) - 1;
   };
   for (const std::string op : kUnfusable)
-    add(!is_unfused(c, op), "fused " + op, [op](Config& x) { x.precision.unfused.push_back(op); });
-  add(c.train.recompute != Recompute::none, "recompute", [](Config& x) { x.train.recompute = Recompute::none; });
+    add(
+        !is_unfused(c, op), "fused " + op, [op](Config& x) { x.precision.unfused.push_back(op); }, -1,
+        fmt::format("precision.unfused=[{}]", op));
+  add(
+      c.train.recompute != Recompute::none, "recompute", [](Config& x) { x.train.recompute = Recompute::none; }, -1,
+      "train.recompute");
   const int tensor =
       add(c.parallel.tensor > 1, "parallel.tensor", [](Config& x) { x.parallel.tensor = 1, x.parallel.sequence = false; });
   add(
@@ -181,9 +185,12 @@ std::vector<Feature> features_of(const Config& c, bool with_data) {
       [](Config& x) { x.precision.gradients = GradientType::f32; });
   for (size_t i = 0; i < c.precision.recipes.size(); ++i) {
     const RecipeOption& r = c.precision.recipes[i];
-    add(true, fmt::format("precision.recipes[{}] ({} at {})", i, r.op, r.path), [i](Config& x) {
-      x.precision.recipes[i].path = "-";  // matches no call, and leaves the indices of the others
-    });
+    add(
+        true, fmt::format("precision.recipes[{}] ({} at {})", i, r.op, r.path),
+        [i](Config& x) {
+          x.precision.recipes[i].path = "-";  // matches no call, and leaves the indices of the others
+        },
+        -1, c.precision.recipes.size() == 1 ? "precision.recipes" : fmt::format("precision.recipes[{}]", i));
   }
   add(c.offload.optimizer != OffloadTo::none, "offload.optimizer", [](Config& x) { x.offload.optimizer = OffloadTo::none; });
   add(c.offload.params != OffloadTo::none, "offload.params", [](Config& x) { x.offload.params = OffloadTo::none; });
@@ -192,6 +199,48 @@ std::vector<Feature> features_of(const Config& c, bool with_data) {
   add(c.train.dropout > 0, "train.dropout", [](Config& x) { x.train.dropout = 0; });
   add(c.train.attention_dropout > 0, "train.attention_dropout", [](Config& x) { x.train.attention_dropout = 0; });
   return all;
+}
+
+// Returns an option that has another value than its default as a feature.
+Feature any_option(const Config& c, const std::string& option) {
+  const auto value = [&](Config of) {
+    std::string yaml;
+    for (const Section& section : sections_of(of))
+      for (const Option& o : section.options)
+        if (o.name() == option) yaml = o.yaml();
+    return yaml;
+  };
+  const std::string now = value(c), none = value(Config());
+  if (now.empty())
+    throw UserError(fmt::format("no feature '{}'", option), "--features", "it is a feature of the config, or an option",
+                    "leave out --features: all features that are on are listed");
+  if (now == none)
+    throw UserError(fmt::format("{} is {}", option, now), "--features", "a feature differs from its default", "leave it out");
+  return {option, option, [option, none](Config& x) { x = parse_config(to_yaml(x), "config", {{option, none}}); }, -1};
+}
+
+}  // namespace
+
+std::vector<Feature> features_of(const Config& c, bool with_data, const std::vector<std::string>& only) {
+  const std::vector<Feature> named = named_features(c, with_data || !only.empty());
+  if (only.empty()) return named;
+  std::vector<Feature> out;
+  std::map<int, int> index;  // in `out`, by index in `named`
+  for (const std::string& word : only) {
+    bool known = false;
+    for (size_t i = 0; i < named.size(); ++i) {
+      const Feature& f = named[i];
+      if (f.name != word && f.option != word && !f.option.starts_with(word + "=") && !f.option.starts_with(word + "["))
+        continue;
+      known = true;
+      if (!index.emplace(static_cast<int>(i), static_cast<int>(out.size())).second) continue;
+      out.push_back(f);
+      const auto needs = index.find(f.needs);
+      out.back().needs = needs == index.end() ? -1 : needs->second;
+    }
+    if (!known) out.push_back(any_option(c, word));
+  }
+  return out;
 }
 
 std::vector<std::set<int>> guilty_sets(int count, const std::function<bool(const std::set<int>&)>& differs) {
@@ -211,9 +260,9 @@ std::vector<std::set<int>> guilty_sets(int count, const std::function<bool(const
 
 FeatureBisection bisect_features(const std::string& config_file, const FeatureOptions& o) {
   const Config config = load_config(config_file);
-  const std::vector<Feature> features = features_of(config, !o.reference.empty());
+  const std::vector<Feature> features = features_of(config, !o.reference.empty(), o.only);
   FeatureBisection out;
-  for (const Feature& f : features) out.features.push_back(f.name);
+  for (const Feature& f : features) out.tried.push_back(f.name);
   FeatureRuns runs(config, features, o);
   out.finding = runs.difference({});
   out.without_all = !out.finding.empty();
@@ -223,7 +272,10 @@ FeatureBisection bisect_features(const std::string& config_file, const FeatureOp
     const auto differs = [&](const std::set<int>& on) { return !runs.difference(on).empty(); };
     for (const std::set<int>& set : guilty_sets(static_cast<int>(features.size()), differs)) {
       std::vector<std::string> names;
-      for (const int i : set) names.push_back(features[static_cast<size_t>(i)].name);
+      for (const int i : set) {
+        names.push_back(features[static_cast<size_t>(i)].name);
+        out.options.push_back(features[static_cast<size_t>(i)].option);
+      }
       out.guilty.push_back(std::move(names));
     }
     if (!features.empty()) out.finding = runs.difference(all);
@@ -237,16 +289,15 @@ std::string FeatureBisection::text() const {
     return "The training without all features differs from the reference already, so no feature is to blame: compare weights, data and "
            "settings first (ravine check config). " +
            finding;
-  if (guilty.empty())
-    return fmt::format("None of {} changes the result beyond roundings.", counted(features.size(), "feature"));
+  if (guilty.empty()) return fmt::format("None of {} changes the result beyond roundings.", counted(tried.size(), "feature"));
   std::vector<std::string> sets;
   for (const auto& set : guilty) sets.push_back(set.size() == 1 ? set[0] : fmt::format("{} together", fmt::join(set, " and ")));
   return fmt::format("The result is changed by {}. {}", fmt::join(sets, "; by "), finding);
 }
 
 Json feature_bisection_json(const FeatureBisection& r) {
-  return {{"agrees", r.agrees()},         {"features", r.features}, {"guilty", r.guilty},
-          {"without_all", r.without_all}, {"runs", r.runs},         {"verdict", r.text()}};
+  return {{"agrees", r.agrees()},         {"features", r.options}, {"guilty", r.guilty}, {"tried", r.tried},
+          {"without_all", r.without_all}, {"runs", r.runs},        {"verdict", r.text()}};
 }
 
 }  // namespace ravine

@@ -11,16 +11,19 @@
 
 namespace ravine {
 
-// A feature of a config: something that can be switched off and should change no result beyond roundings.
+// A feature of a config: an option that can be switched off and should change no result beyond roundings.
 struct Feature {
   std::string name;                  // "recompute", "fused rope", "parallel.tensor"
+  std::string option;                // "train.recompute", "precision.unfused=[rope]", "precision.recipes[1]"
   std::function<void(Config&)> off;  // switches it off in a config
   int needs = -1;                    // index of the feature without which it has no effect; -1: none
 };
 
 // Returns the features that are on in a config. with_data: also those that change what is learned (dropout, packing),
-// which only another program's curve can judge.
-std::vector<Feature> features_of(const Config& config, bool with_data);
+// which only another program's curve can judge. only: names or options to choose from them; any other option is a
+// feature too, and is switched off by its default. Empty: all. A name that is neither is a UserError, and so is an
+// option that has its default.
+std::vector<Feature> features_of(const Config& config, bool with_data, const std::vector<std::string>& only = {});
 
 // Returns the smallest sets of features that make `differs` true: first each feature alone; then, if none does, or if
 // the rest still does without those found, one set that is found by halving. count: the number of features. differs
@@ -31,14 +34,16 @@ std::vector<std::set<int>> guilty_sets(int count, const std::function<bool(const
 struct FeatureOptions {
   int64_t steps = 4;  // of each training
   std::string program, folder;
-  std::string reference;  // a curve or dump of the right result; empty: the training without all features
-  std::function<void(const std::string&)> print_stderr = [](const std::string&) {};
+  std::string reference;          // a curve or dump of the right result; empty: the training without all features
+  std::vector<std::string> only;  // as in features_of()
+  std::function<void(const std::string&)> report = [](const std::string&) {};
 };
 
-// The result of bisect_features(). guilty: sets of names of features; empty: none changes the result. without_all: the
-// training without all features disagrees with the reference, so that no feature is to blame.
+// The result of bisect_features(). tried: names of all features. guilty: sets of names of features; empty: none changes
+// the result. options: those of the features in `guilty`. without_all: the training without all features disagrees
+// with the reference, so that no feature is to blame.
 struct FeatureBisection {
-  std::vector<std::string> features;
+  std::vector<std::string> tried, options;
   std::vector<std::vector<std::string>> guilty;
   bool without_all = false;
   int64_t runs = 0;

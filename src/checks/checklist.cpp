@@ -20,6 +20,19 @@ void Checklist::add(std::string name, std::string effect, const std::function<Ce
   rows_.push_back({std::move(name), group_, verdict, {a.text, a.where}, {b.text, b.where}, std::move(effect), ""});
 }
 
+void Checklist::add_summary(std::string name, std::string effect) {
+  CheckRow sum{.name = std::move(name), .verdict = RowVerdict::unknown, .effect = std::move(effect), .advice = ""};
+  for (const CheckRow& r : rows_) {
+    if (r.group != group_ || r.verdict == RowVerdict::unknown) continue;
+    if (r.verdict == RowVerdict::different || sum.verdict == RowVerdict::unknown) sum.verdict = r.verdict;
+    for (const auto& [to, from] : {std::pair{&sum.a, &r.a}, {&sum.b, &r.b}}) {
+      to->text += fmt::format("{}{} {}", to->text.empty() ? "" : ", ", r.name, from->text);
+      if (to->where.empty() || r.verdict == RowVerdict::different) to->where = from->where;
+    }
+  }
+  add(std::move(sum));
+}
+
 void Checklist::add(CheckRow row) {
   row.group = group_;
   rows_.push_back(std::move(row));

@@ -55,10 +55,18 @@ void add_parallel(Checklist& rows) {
                          s.where("parallel.zero", {"--use-distributed-optimizer", "--zero-stage", "zero_optimization.stage",
                                                    "parallel.enable_parallel_optimizer"})};
            });
+  rows.add_summary("parallel", "Sums have another order, and programs exchange other parts: see the rows of single axes.");
   rows.add("micro_batch_interleave_num", "A step is cut into other parts: the guide asks for off while programs are compared.",
            [](const Side& s) {
              const Json& n = s.value("micro_batch_interleave_num");
              return Cell{n.is_number() ? n.dump() : "1", s.where("", {"micro_batch_interleave_num"})};
+           });
+  rows.add("recompute", "Activations are computed twice: equal numbers, unless random masks are drawn again.",
+           [](const Side& s) {
+             return Cell{std::string(name(s.config.train.recompute)),
+                         s.where("train.recompute", {"--recompute-granularity", "--recompute-activations",
+                                                     "recompute_config.recompute", "--gradient_checkpointing"}),
+                         true};
            });
   rows.add("micro_batch_size", "Losses are means of other groups of sequences, and sums have another order.",
            [](const Side& s) {
@@ -142,9 +150,9 @@ void add_data(Checklist& rows) {
   });
 }
 
-// Adds a row on a special id. A side that neither sets it nor has a config.json with it does not tell.
-void add_special(Checklist& rows, const char* name, const char* effect) {
-  rows.add(name, effect, [&](const Side& s) -> Cell {
+// Adds a row on a special id. name: its key in files of models. A side that neither sets it nor has a config.json with it does not tell.
+void add_special(Checklist& rows, const char* row, const char* name, const char* effect) {
+  rows.add(row, effect, [&](const Side& s) -> Cell {
     const std::string key = of_model(name);
     if (s.sets(key)) return {s.value(key).dump(), s.where("", {key})};
     if (!s.model.is_object()) return {};
@@ -161,9 +169,9 @@ void add_special(Checklist& rows, const char* name, const char* effect) {
 
 void add_runtime(Checklist& rows) {
   rows.begin_group("others");
-  add_special(rows, "bos_token_id", "Sequences begin with another token.");
-  add_special(rows, "eos_token_id", "Documents end with another token, and answers do not stop.");
-  add_special(rows, "pad_token_id", "Padding is learned, or a real token is not.");
+  add_special(rows, "bos_id", "bos_token_id", "Sequences begin with another token.");
+  add_special(rows, "eos_id", "eos_token_id", "Documents end with another token, and answers do not stop.");
+  add_special(rows, "pad_id", "pad_token_id", "Padding is learned, or a real token is not.");
   rows.add("overflow_mode", "Saturated numbers hide an overflow on one side: losses stay finite and wrong.",
            [](const Side& s) -> Cell {
              for (const auto& [variable, off] :

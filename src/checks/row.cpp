@@ -42,9 +42,9 @@ bool agrees(const std::vector<CheckRow>& rows) {
 }
 
 Json row_json(const CheckRow& row) {
-  const auto value = [](const RowValue& v) { return Json{{"value", v.text}, {"where", v.where}}; };
-  Json json = {{"row", row.name},   {"group", row.group}, {"verdict", std::string(name(row.verdict))},
-               {"a", value(row.a)}, {"b", value(row.b)},  {"effect", row.effect}};
+  Json json = {{"row", row.name},        {"group", row.group},  {"verdict", std::string(name(row.verdict))},
+               {"a", row.a.text},        {"b", row.b.text},     {"a_where", row.a.where},
+               {"b_where", row.b.where}, {"effect", row.effect}};
   if (!row.advice.empty()) json["advice"] = row.advice;
   return json;
 }

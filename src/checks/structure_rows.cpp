@@ -64,10 +64,10 @@ void add_sizes(Checklist& rows) {
   add(rows, "intermediate_size", kShape, "intermediate_size",
       {"--ffn-hidden-size", of_model("intermediate_size"), of_model("ffn_hidden_size")},
       [](const Side&, const DecoderSpec& d) { return std::to_string(d.mlp.width); });
-  add(rows, "activation", "The MLP is another function.", "hidden_act",
+  add(rows, "hidden_act", "The MLP is another function.", "hidden_act",
       {"--swiglu", "--geglu", "--no-add-gate", of_model("hidden_act")},
       [](const Side&, const DecoderSpec& d) { return act_text(d); });
-  add(rows, "norm", "RMSNorm does not subtract the mean, LayerNorm does.", "model_type",
+  add(rows, "normalization", "RMSNorm does not subtract the mean, LayerNorm does.", "model_type",
       {"--normalization", of_model("normalization")}, [](const Side&, const DecoderSpec& d) {
         return std::string(d.norm.kind == NormSpec::rms ? "RMSNorm" : "LayerNorm") +
                (d.norm.offset != 0 ? ", scaled by 1 + weight" : "");
@@ -75,7 +75,7 @@ void add_sizes(Checklist& rows) {
   add(rows, "rms_norm_eps", "Norms of small activations differ; the difference grows with depth.", "rms_norm_eps",
       {"--norm-epsilon", "--layernorm-epsilon", of_model("rms_norm_eps"), of_model("layernorm_epsilon")},
       [](const Side&, const DecoderSpec& d) { return shortest_text(d.norm.eps); });
-  add(rows, "position_embedding", "Queries and keys are rotated by other angles, so attention differs from the first step.",
+  add(rows, "rotary_base", "Queries and keys are rotated by other angles, so attention differs from the first step.",
       "rope_theta",
       {"--rotary-base", "--position-embedding-type", "--use-rotary-position-embeddings", "--rope-scaling-type",
        of_model("theta"), of_model("rope_theta"), of_model("rotary_base"), of_model("scaling_factor"),
@@ -92,6 +92,15 @@ void add_sizes(Checklist& rows) {
   add(rows, "vocab_size", "The softmax of the loss has another number of terms.", "vocab_size",
       {"--padded-vocab-size", "--pad-vocab-size-to", "--vocab-size", "--make-vocab-size-divisible-by", of_model("vocab_size")},
       [](const Side& s, const DecoderSpec&) { return s.rows_known ? std::to_string(s.built->facts().vocabulary) : ""; });
+  // With rotary positions the number limits nothing that is computed, so only settings of one program are compared.
+  rows.add("max_position_embeddings", "Learned positions have another number of rows.", [](const Side& s) -> Cell {
+    const DecoderSpec* spec = s.spec();
+    if (!spec || !s.model.is_object() || !s.model.contains("max_position_embeddings")) return {};
+    return {
+        s.model["max_position_embeddings"].dump(),
+        s.where("model.config", {"--max-position-embeddings", of_model("max_position_embeddings")}, "max_position_embeddings"),
+        !spec->position_table};
+  });
   add(rows, "attention_window", "Tokens see other tokens.", "sliding_window", {"--sliding-window", of_model("sliding_window")},
       [](const Side& s, const DecoderSpec& d) {
         std::string text;
@@ -186,6 +195,7 @@ void add_fused(Checklist& rows) {
                if (std::string_view(row.name) == "fused_qkv") cell.fixed = true;
                return cell;
              });
+  rows.add_summary("fused", "The same formulas in another order of sums and roundings: see the rows of single calculations.");
 }
 
 // Adds a row on experts. A side without experts has "no experts".

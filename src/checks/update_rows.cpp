@@ -29,7 +29,7 @@ void add_batches(Checklist& rows) {
                              "--gradient_accumulation_steps", "--per_device_train_batch_size", "runner_config.batch_size",
                              "parallel_config.micro_batch_num"})};
       });
-  rows.add("sequence_length", "A sample has other tokens.", [](const Side& s) {
+  rows.add("seq_length", "A sample has other tokens.", [](const Side& s) {
     return Cell{std::to_string(s.config.data.sequence_length),
                 s.where("data.sequence_length", {"--seq-length", "--block_size", "model.model_config.seq_length"})};
   });
@@ -117,7 +117,7 @@ std::pair<std::set<std::string>, std::set<std::string>> decay_of(const Side& s) 
 }
 
 void add_decayed_set(Checklist& rows) {
-  CheckRow row{.name = "decayed_set",
+  CheckRow row{.name = "decayed",
                .effect = "Norms, biases or embeddings shrink on one side alone: losses part late, in the guide's case by 0.1.",
                .advice = ""};
   const auto location = [](const Side& s) {
@@ -195,10 +195,10 @@ void add_rates(Checklist& rows) {
        "schedule.type", [](const std::vector<double>&) { return size_t{0}; });
   rate("lr_second", "The second update has another size.", warmup, "schedule.type",
        [](const std::vector<double>& rates) { return std::min<size_t>(1, rates.size() - 1); });
-  rate("lr_warmup", "The warmup ends at another step, or at another rate.", warmup, "schedule.type", last_of_warmup);
+  rate("warmup", "The warmup ends at another step, or at another rate.", warmup, "schedule.type", last_of_warmup);
   rate("lr_last", "The last updates have another size: losses part late.", shape, "schedule.type", last);
   CheckRow row{
-      .name = "lr_curve", .effect = "Updates of single steps have another size. --svg draws both curves.", .advice = ""};
+      .name = "lr_schedule", .effect = "Updates of single steps have another size. --svg draws both curves.", .advice = ""};
   row.a.where = rows.a().where("schedule.type", shape), row.b.where = rows.b().where("schedule.type", shape);
   if (!a.empty()) row.a.text = std::string(name(rows.a().config.schedule.type));
   if (!b.empty()) row.b.text = std::string(name(rows.b().config.schedule.type));

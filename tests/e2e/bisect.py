@@ -156,7 +156,18 @@ def test_features(folder):
 def test_features_without_a_fault(folder):
     path = config_file(folder / "c.yaml", folder, "c", train__recompute="full", precision__compute="bf16", offload__optimizer="cpu")
     found = bisect("features", path, "--steps", 3, status=0)
-    check(found["guilty"] == [] and {"recompute", "precision.compute", "fused attention"} <= set(found["features"]), f"{found}")
+    check(found["guilty"] == [] and found["features"] == [] and {"recompute", "precision.compute", "fused attention"} <= set(found["tried"]), f"{found}")
+
+
+def test_features_that_are_named(folder):
+    """--features limits the search; any option is a feature, whose default is the other value."""
+    path = config_file(folder / "c.yaml", folder, "c", train__recompute="full", optimizer__eps=1e-3, probe__inject=[nan_in("rms_norm", "recompute")])
+    found = bisect("features", path, "--steps", 3, "--features", "train.recompute,optimizer.eps,precision.unfused", status=1)
+    check(found["features"] == ["train.recompute", "optimizer.eps"], f"{found}")
+    check(set(found["tried"]) == {"recompute", "optimizer.eps"} | {x for x in found["tried"] if x.startswith("fused ")}, f"{found}")
+    for words, said in (("no.such", "no feature 'no.such'"), ("optimizer.clip_norm", "a feature differs from its default")):
+        done = subprocess.run(r.command("bisect", "features", path, "--features", words), capture_output=True, text=True)
+        check(done.returncode == 2 and said in done.stderr, done.stderr)
 
 
 def test_features_against_a_curve(folder):
