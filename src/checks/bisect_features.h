@@ -40,7 +40,7 @@ struct FeatureOptions {
 };
 
 // The result of bisect_features(). tried: names of all features. guilty: sets of names of features; empty: none changes
-// the result. options: those of the features in `guilty`. without_all: the training without all features disagrees
+// the result. options: the options of guilty features. without_all: the training without all features disagrees
 // with the reference, so that no feature is to blame.
 struct FeatureBisection {
   std::vector<std::string> tried, options;

@@ -24,7 +24,7 @@ class Checklist {
   void begin_group(std::string group) { group_ = std::move(group); }
   // Adds a row with the value that `read` returns of each side. effect: what a difference does to the numbers.
   void add(std::string name, std::string effect, const std::function<Cell(const Side&)>& read);
-  // Adds a row on all rows of the group so far: different if one of them is. Its values are those of the rows.
+  // Adds a row on all rows of the group so far: different if one of them is. Its text lists their values.
   void add_summary(std::string name, std::string effect);
   // Adds a row whose verdict is known.
   void add(CheckRow row);

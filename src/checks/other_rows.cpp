@@ -150,7 +150,8 @@ void add_data(Checklist& rows) {
   });
 }
 
-// Adds a row on a special id. name: its key in files of models. A side that neither sets it nor has a config.json with it does not tell.
+// Adds a row on a special id. name: its key in files of models. A side that neither sets it nor has a config.json with
+// it does not tell.
 void add_special(Checklist& rows, const char* row, const char* name, const char* effect) {
   rows.add(row, effect, [&](const Side& s) -> Cell {
     const std::string key = of_model(name);
