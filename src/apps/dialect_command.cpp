@@ -86,14 +86,14 @@ std::string keys_behind(const std::string& text, const std::vector<KeySection>& 
   return out;
 }
 
-// Returns the given keys that have no effect in this run; "" if there are none. A long list is cut and the rest
-// counted.
+// Returns the given keys that have no effect in this run, but for those that agree with a file; "" if there are none.
+// A long list is cut and the rest counted.
 std::string idle_keys(const Translation& t) {
   constexpr size_t kMost = 240;
   std::string names;
   size_t more = 0;
   for (const ExplainedKey& line : t.lines()) {
-    if (line.status != KeyStatus::inert) continue;
+    if (line.status != KeyStatus::inert || line.agrees) continue;
     if (more > 0 || names.size() + line.key.size() > kMost)
       ++more;
     else

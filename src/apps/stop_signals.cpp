@@ -99,10 +99,10 @@ sigset_t stop_set() {
   return set;
 }
 
-struct sigaction before_us[std::size(kSignals)];
+struct sigaction before_us[std::size(kSignals)], before_further;
 }  // namespace
 
-StopSignals::StopSignals() {
+StopSignals::StopSignals(int64_t further) : further_(static_cast<int>(further)) {
   asked = false;
   interrupts = 0;
   say_when_asked("", "");
@@ -115,11 +115,14 @@ StopSignals::StopSignals() {
     // Nohup.
     if (kSignals[i] == SIGHUP && before_us[i].sa_handler == SIG_IGN) sigaction(SIGHUP, &before_us[i], nullptr);
   }
+  if (std::find(std::begin(kSignals), std::end(kSignals), further_) != std::end(kSignals)) further_ = 0;
+  if (further_ != 0) sigaction(further_, &action, &before_further);
 }
 
 StopSignals::~StopSignals() {
   work = std::uncaught_exceptions() > 0 ? Work::failed : Work::done;
   for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &before_us[i], nullptr);
+  if (further_ != 0) sigaction(further_, &before_further, nullptr);
 }
 
 bool StopSignals::requested() const { return asked.load(); }

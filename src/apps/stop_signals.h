@@ -1,5 +1,7 @@
-// The signals that request a stop: SIGINT, SIGTERM, SIGUSR1, SIGHUP (a closed terminal; not under nohup).
+// The signals that request a stop: SIGINT, SIGTERM, SIGUSR1, SIGHUP (a closed terminal; not under nohup), and
+// train.stop_signal.
 #pragma once
+#include <cstdint>
 #include <string>
 
 #include "base/stop_token.h"
@@ -10,7 +12,8 @@ namespace ravine {
 // A second SIGINT ends the process at once with status 130. Each prints its message at once, if there is one.
 class StopSignals : public StopToken {
  public:
-  StopSignals();
+  // further: the number of one more signal; 0: none.
+  explicit StopSignals(int64_t further = 0);
   ~StopSignals() override;
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
@@ -18,6 +21,9 @@ class StopSignals : public StopToken {
   // Sets the lines that the first signal (`first`) and the second SIGINT (`end`) print; "": nothing is printed. Lines
   // above 399 bytes are cut. Has no effect while a signal is handled.
   void say_when_asked(const std::string& first, const std::string& end) override;
+
+ private:
+  int further_;
 };
 
 // Blocks the signals that request a stop, from the first line of main() until the command is known, which decides how

@@ -59,7 +59,7 @@ int run_training(Config& config, Backend backend, const TrainerOutputs& outputs,
     trainer = std::make_unique<Trainer>(config, backend, log, world, std::move(style));
     for (const auto& dump : dumps) trainer->watch(*dump);
     if (outputs.flops.enabled) trainer->watch(flops);
-    StopSignals signals;
+    StopSignals signals(config.train.stop_signal);
     trainer->run(signals);
     trainer.reset();
   });

@@ -6,10 +6,12 @@
 
 namespace ravine {
 
-bool watches_norms(const LogOptions& log) {
-  return std::any_of(log.monitor.begin(), log.monitor.end(),
-                     [](const std::string& what) { return what == "local_norm" || what == "device_local_norm"; });
+bool monitors(const LogOptions& log, std::string_view what) {
+  const auto has = [&](const std::vector<std::string>& all) { return std::find(all.begin(), all.end(), what) != all.end(); };
+  return has(log.monitor) || has(log.tensorboard_monitor);
 }
+
+bool watches_norms(const LogOptions& log) { return monitors(log, "local_norm") || monitors(log, "device_local_norm"); }
 
 int64_t steps_between_points(const LogOptions& log) { return log.tensorboard_every > 0 ? log.tensorboard_every : log.every; }
 

@@ -111,6 +111,7 @@ struct TrainOptions {
   int64_t valid_every = 0, valid_batches = 0;
   int64_t exit_every = 0;
   double exit_minutes = 0;
+  int64_t stop_signal = 0;
   bool find_nan = false;
   int64_t threads = 0;
   std::vector<std::string> freeze;
@@ -150,6 +151,8 @@ struct TrainOptions {
       between(0, kMostSteps) & may_change() & detail("The exit status is 0, and the same command goes on."));
     v("exit_minutes", exit_minutes, "save and end the run after so many minutes since its start; 0: never",
       between(1e-6, 1e7) & or_zero() & may_change() & detail("The step under way is finished. The exit status is 0."));
+    v("stop_signal", stop_signal, "number of a further signal that stops the run as SIGTERM does; 0: none",
+      between(1, 64) & or_zero() & may_change());
     v("find_nan", find_nan, "if the loss becomes NaN, name the first op that produced a NaN", may_change());
     v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096) & may_change());
     v("freeze", freeze, "glob patterns of parameters that are not trained", filled() & fixed());
@@ -376,6 +379,7 @@ struct CheckpointOptions {
   int64_t data_steps = -1;
   CheckpointFormat format = CheckpointFormat::safetensors;
   std::vector<std::string> copies;
+  bool on_stop = true, optimizer = true;
   template <class V>
   void each(V&& v) {
     v("every", every, "steps between checkpoints; 0: only on stop", between(0, kMostSteps) & may_change() & common());
@@ -399,6 +403,8 @@ struct CheckpointOptions {
       between(-1, kMostSteps) & may_change());
     v("copies", copies, "extra files next to checkpoints: network (weights alone), trainable (trained weights)",
       one_of({"network", "trainable"}) & may_change());
+    v("on_stop", on_stop, "save a checkpoint when the run ends before its last step", may_change());
+    v("optimizer", optimizer, "store the state of the optimizer; without it no run goes on from a checkpoint", may_change());
   }
 };
 

@@ -1,6 +1,7 @@
 // Sections log and health: the reports of a run, and the steps and checkpoints that it rejects.
 #pragma once
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/bounds.h"
@@ -21,6 +22,7 @@ struct LogOptions {
   double baseline = 0;
   std::string tensorboard_dir;
   int64_t tensorboard_every = 0;
+  std::vector<std::string> tensorboard_omit, tensorboard_monitor;
   std::vector<std::string> figures;
   template <class V>
   void each(V&& v) {
@@ -47,6 +49,16 @@ struct LogOptions {
           detail("Under the style of MindFormers each rank that writes has a folder rank_R in it."));
     v("tensorboard_every", tensorboard_every, "steps between points in event files; 0: log.every",
       between(0, kMostSteps) & may_change());
+    v("tensorboard_omit", tensorboard_omit, "tags of scalars that event files leave out",
+      one_of({"learning-rate", "batch-size", "loss-scale", "world-size", "grad-norm", "iteration-time", "throughput",
+              "B-samples-per-day", "mem-allocated-bytes", "lm-loss-validation-ppl", "expert_load"}) &
+          may_change() &
+          detail(
+              "The tags are those of the styles of MindFormers and Megatron. A blank in a tag is written as a hyphen. A tag goes with its twin over samples."));
+    v("tensorboard_monitor", tensorboard_monitor, "quantities of log.monitor that event files get",
+      one_of({"local_loss", "device_local_loss", "local_norm", "device_local_norm", "optimizer_state", "weight_state",
+              "throughput"}) &
+          may_change());
     v("figures", figures, "extra figures of each step: norm of the weights, zeros in the gradients, TFLOP/s",
       one_of({"weight_norm", "gradient_zeros", "tflops"}) & may_change() &
           detail(
@@ -54,8 +66,9 @@ struct LogOptions {
   }
 };
 
-bool watches_norms(const LogOptions& log);            // true if log.monitor has local norms of gradients
-int64_t steps_between_points(const LogOptions& log);  // steps between points of the event files
+bool monitors(const LogOptions& log, std::string_view what);  // true if log.monitor or log.tensorboard_monitor has it
+bool watches_norms(const LogOptions& log);                    // true if either has local norms of gradients
+int64_t steps_between_points(const LogOptions& log);          // steps between points of the event files
 
 struct HealthOptions {
   double skip_norm = 0, stop_norm = 0, embedding_norm = 0;

@@ -1,6 +1,7 @@
 // The rules between options (config.h, validate).
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <charconv>
@@ -184,7 +185,18 @@ void check_preferences(const Config& c, Conflicts& conflict) {
              "remove data.format");
 }
 
+// True for signals that a process cannot handle, or that the system or a library sends.
+bool is_reserved_signal(int64_t number) {
+  static constexpr int kReserved[] = {SIGILL,  SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGKILL, SIGSEGV,
+                                      SIGPIPE, SIGCHLD, SIGSTOP, SIGSYS, 32,     33};
+  return std::find(std::begin(kReserved), std::end(kReserved), number) != std::end(kReserved);
+}
+
 void check_guards(const Config& c, Conflicts& conflict) {
+  if (is_reserved_signal(c.train.stop_signal))
+    conflict(c, fmt::format("train.stop_signal is {}", c.train.stop_signal), "train.stop_signal",
+             "a run cannot wait for a signal that the system sends, or that ends a process in any case",
+             "write 12, which is SIGUSR2");
   if (c.precision.scale_window_max <= c.precision.scale_window_min)
     conflict(c,
              fmt::format("precision.scale_window_max is {}, precision.scale_window_min {}", c.precision.scale_window_max,

@@ -196,6 +196,13 @@ class DeepSpeedLeads {
                           : "--deepspeed");
     used(fp16, "precision.compute");
     used(bf16, "precision.compute");
+    constexpr std::string_view kChecks = "bf16.check_grad_overflow";
+    if (const DeepSpeedGiven* checks = c_.find(kChecks);
+        checks && c_.on(kChecks) && brain && (c_.stage() == 1 || c_.stage() == 2))
+      out_.set("health.skip_norm", 1e12, checks->written), used(checks, "health.skip_norm");
+    else if (checks)
+      inert(kChecks, c_.on(kChecks) ? "it counts with bf16 at ZeRO stages 1 and 2 alone"
+                                    : "a step whose gradients are not finite ends the run");
     scale(half);
     const std::string stored = c_.text("data_types.param_dtype", "");
     const std::string expected = type == "f16" ? "fp16" : type == "bf16" ? "bf16" : "fp32";

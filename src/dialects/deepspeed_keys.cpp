@@ -15,7 +15,8 @@ constexpr std::string_view kF32Sums =
 constexpr std::string_view kFlops = "the tables of the profiler, in the log or in output_file";
 constexpr std::string_view kSumCounts =
     "it counts where a script prints the sums of its ranks; metrics.jsonl counts them, by axis";
-constexpr std::string_view kSequenceRanks = "it counts with DeepSpeed's sequence parallelism, which the Trainer does not use";
+constexpr std::string_view kSequenceRanks =
+    "it counts with sequence ranks of --parallelism_config alone, which is refused here";
 constexpr std::string_view kSpeedLines = "its lines come every steps_per_print steps, which accelerate sets to infinity";
 constexpr std::string_view kOwnLog = "metrics.jsonl and the log have every figure; nothing is sent over the network";
 constexpr std::string_view kCsvFiles = "a file for each tag of DeepSpeed's monitor, in output_path/job_name";
@@ -27,7 +28,7 @@ constexpr std::string_view kOffSection = "the section is not switched on";
 constexpr std::string_view kMoves = "a block is read ahead of its update, and written behind it while the next is updated";
 
 constexpr std::string_view kAmsgrad = "DeepSpeed's own Adam has no amsgrad either";
-constexpr std::string_view kOneBackend = "the ranks are MPI's";
+constexpr std::string_view kOneBackend = "the ranks are MPI's, and what is sent lies in the host's memory";
 
 const std::vector<DeepSpeedParam> kAdamParams = {
     {"lr", "optimizer.lr"},
@@ -57,7 +58,8 @@ std::span<const DeepSpeedKey> deepspeed_keys() {
       {"train_micro_batch_size_per_gpu", whole, renamed, "train.micro_batch", 1, 1 << 20},
       {"gradient_accumulation_steps", whole, by_value, "train.global_batch", 1, 1 << 16},
       {"gradient_clipping", number, renamed, "optimizer.clip_norm", 0, 1e12},
-      {"steps_per_print", number, inert, "accelerate sets it to infinity; lines of the log come every --logging_steps", 0},
+      {"steps_per_print", number, inert,
+       "accelerate (utils/dataclasses.py) sets it to infinity; lines of the log come every --logging_steps", 0},
       {"prescale_gradients", flag, by_value, kF32Sums},
       {"gradient_predivide_factor", number, by_value, kF32Sums, 1e-6, 1e6},
       {"gradient_allreduce_op", text, inert, "gradients are means over the ranks", -1e300, 1e300, " mean "},
@@ -83,7 +85,7 @@ std::span<const DeepSpeedKey> deepspeed_keys() {
       {"data_types.param_dtype", text, inert, "it has to be the type of the arithmetic, which fp16 and bf16 choose", -1e300,
        1e300, " fp32 fp16 bf16 "},
       {"data_types.buffer_dtype", text, inert, "frequencies of positions are f32", -1e300, 1e300, " fp32 "},
-      {"log_level", text, inert, "there is one log"},
+      {"log_level", text, inert, "the log has one level, metrics.jsonl has every figure"},
 
       {"fp16.enabled", flag, by_value, "precision.compute"},
       {"fp16.auto_cast", flag, inert, "what a model reads are ids, which have no type to cast"},
@@ -96,18 +98,18 @@ std::span<const DeepSpeedKey> deepspeed_keys() {
       {"fp16.fp16_master_weights_and_grads", flag, refused_if_on, "weights that are trained are kept in f32"},
       {"bf16.enabled", flag, by_value, "precision.compute"},
       {"bf16.immediate_grad_update", flag, inert, "each micro batch is added to the sum as its gradients appear"},
-      {"bf16.check_grad_overflow", flag, inert,
-       "a step whose gradients are not finite ends the run, which names the op with --debug underflow_overflow"},
+      {"bf16.check_grad_overflow", flag, by_value, "health.skip_norm"},
       {"bf16.bf16_master_weights_and_grads", flag, refused_if_on, "weights that are trained are kept in f32"},
       {"bf16.bf16_optimizer_states", flag, refused_if_on, "states of the optimizer are kept in f32"},
       {"amp.enabled", flag, refused_if_on,
-       "amp (apex) is gone in DeepSpeed 0.19, and was never allowed with ZeRO, fp16 or bf16; use fp16 or bf16"},
+       "amp (apex) goes neither with ZeRO nor with fp16 or bf16 in DeepSpeed, and needs CUDA; use fp16 or bf16"},
       {"amp.*", any, inert, kOffSection},
       {"torch_autocast.enabled", flag, refused_if_on, "arithmetic is chosen by fp16 and bf16, exceptions by precision.recipes"},
       {"torch_autocast.*", any, inert, kOffSection},
 
       {"optimizer.type", text, renamed, "optimizer.type"},
-      {"optimizer.legacy_fusion", flag, inert, kNoCuda},
+      {"optimizer.legacy_fusion", flag, inert,
+       "it chooses an older call of the fused Adam, in fp16 without ZeRO; the update is one pass in any case"},
       {"optimizer.params", any, inert, "it is empty: defaults count"},
       {"scheduler.type", text, renamed, "schedule.type"},
       {"scheduler.params", any, inert, "it is empty: defaults count"},
@@ -159,7 +161,8 @@ std::span<const DeepSpeedKey> deepspeed_keys() {
       {"zero_optimization.pipeline_loading_checkpoint", flag, inert, "a rank reads the elements of its part and no others"},
       {"zero_optimization.override_module_apply", flag, inert, "there are no Python modules"},
       {"zero_optimization.log_trace_cache_warnings", flag, inert, "the order of blocks is known before the first step"},
-      {"zero_optimization.enable_sanity_checks", flag, inert, "`ravine check` examines runs and machines"},
+      {"zero_optimization.enable_sanity_checks", flag, inert,
+       "it has ranks compare in each step which parameters they send; `ravine check layouts` compares results of ranks"},
       {"zero_optimization.save_muon_momentum_buffer_in_memory", flag, inert, "states lie where offload.optimizer says"},
       {"zero_optimization.leaf_module.*", any, inert, "experts are gathered as their block is"},
       {"zero_optimization.zenflow.*", any, refused, "every gradient updates its weight in its own step"},
@@ -216,7 +219,8 @@ std::span<const DeepSpeedKey> deepspeed_keys() {
       {"flops_profiler.detailed", flag, files, kFlops},
       {"flops_profiler.output_file", text, files, kFlops},
       {"comms_logger.enabled", flag, inert, kSumCounts},
-      {"comms_logger.verbose", flag, inert, kSumCounts},
+      {"comms_logger.verbose", flag, refused_if_on,
+       "sums of ranks are counted, not logged one by one: metrics.jsonl has them, by axis; remove it"},
       {"comms_logger.prof_all", flag, inert, kSumCounts},
       {"comms_logger.debug", flag, inert, kSumCounts},
       {"comms_logger.prof_ops", any, inert, kSumCounts},
@@ -227,8 +231,10 @@ std::span<const DeepSpeedKey> deepspeed_keys() {
        " ignore warn fail "},
       {"checkpoint.load_universal", flag, inert,
        "a universal folder is known by its contents, and gone on from without this key"},
-      {"checkpoint.use_node_local_storage", flag, inert, "checkpoints lie in one folder, which all ranks see"},
-      {"checkpoint.parallel_write.pipeline_stage", flag, inert, "every rank writes its own part"},
+      {"checkpoint.use_node_local_storage", flag, refused_if_on,
+       "checkpoints lie in one folder: remove it, and name an --output_dir that all nodes see"},
+      {"checkpoint.parallel_write.pipeline_stage", flag, inert,
+       "it counts with DeepSpeed's pipelines alone, which the Trainer does not use"},
       {"checkpoint.writer.*", any, inert, "a checkpoint is written in the background, past the page cache where it is large"},
       {"checkpoint.checkpoint_serialization", flag, inert,
        "files have the zip form of torch.save; torch.load reads it and the older one alike"},

@@ -148,7 +148,7 @@ DialectTable joined(std::vector<DialectTable> tables) {
 }
 
 Translation::Translation(DialectTable table, std::string program) : program_(std::move(program)) {
-  for (DialectKey& row : table) entries_.push_back({std::move(row), nullptr, "", nullptr});
+  for (DialectKey& row : table) entries_.push_back({std::move(row), nullptr, "", nullptr, false});
 }
 
 const Translation::Entry& Translation::entry(const std::string& key) const {
@@ -210,6 +210,11 @@ void Translation::becomes(const std::string& key, KeyStatus status, const std::s
   (status == KeyStatus::used ? row.option : row.reason) = option_or_reason;
 }
 
+void Translation::agrees(const std::string& key, const std::string& reason) {
+  becomes(key, KeyStatus::inert, reason);
+  entry(key).agrees = true;
+}
+
 void Translation::shows(const std::string& key, Json value) { entry(key).shown = std::move(value); }
 
 void Translation::derive(const std::string& key, Json value) {
@@ -231,6 +236,7 @@ std::vector<ExplainedKey> Translation::lines() const {
     const bool used = e.row.status == KeyStatus::used;
     ExplainedKey line{e.row.key, e.shown.is_null() ? e.value : e.shown, e.row.status, used ? e.row.option : "", e.row.reason};
     if (used) line.reason.clear();
+    line.agrees = e.agrees && e.row.status == KeyStatus::inert;
     for (const KeyRefusal& r : refusals_)
       if (r.key == e.row.key) line.status = KeyStatus::refused, line.option.clear(), line.reason = r.rule;
     out.push_back(std::move(line));

@@ -63,12 +63,13 @@ struct GivenKey {
 };
 
 // A line of the explanation of a translation: a key, and its effect in Ravine. option: for used keys; reason: for
-// others.
+// others. agrees: an inert key that a user of the other program has to give, and that agrees with the files of the job.
 struct ExplainedKey {
   std::string key;
   Json value;
   KeyStatus status = KeyStatus::used;
   std::string option, reason;
+  bool agrees = false;
 };
 
 // The refusal of a key: the parts of its UserError. key: the line of the explanation that shows the refusal.
@@ -98,6 +99,8 @@ class Translation {
   void set_option(const std::string& option, const Json& value, const std::string& source);
   // Replaces the status, and the option (used) or reason (inert, refused), of a key's row in this translation.
   void becomes(const std::string& key, KeyStatus status, const std::string& option_or_reason);
+  // Makes a key inert that is no news: the user has to give it, and it agrees with the files of the job.
+  void agrees(const std::string& key, const std::string& reason);
   void shows(const std::string& key, Json value);   // sets the value of a key that the explanation shows
   void derive(const std::string& key, Json value);  // adds a line for a result of several keys: "derived.lr"
   void refuse(const std::string& key, const std::string& what, const std::string& rule, const std::string& fix);
@@ -123,6 +126,7 @@ class Translation {
     Json value;  // null: not given
     std::string source;
     Json shown;
+    bool agrees = false;
   };
   const Entry& entry(const std::string& key) const;
   Entry& entry(const std::string& key);

@@ -77,7 +77,7 @@ DialectTable megatron_conversion_table() {
       inert("--lora-target-modules", texts, "the adapter says it"),
       inert("--max-queue-size", whole, "one process reads and writes"),
       inert("--no-checking", on,
-            "it lets fields pass that a saver did not expect of a loader; here one program reads and writes"),
+            "it skips a check that messages from loader to saver have the expected names and no other fields; here are none"),
       used("--params-dtype", text, "--dtype", nullptr, {"fp16", "bf16", "fp32"}),
       used("--partition-layers", text, "--stage-layers"),
   };
@@ -189,11 +189,13 @@ void add_experts(Translation& t, bool core, const Json& config) {
 // Refuses sizes that differ from config.json: the program reads the flags, Ravine the file.
 void refuse_other_sizes(Translation& t, const Json& config, const std::string& path) {
   const auto same = [&](const char* key, std::initializer_list<const char*> fields, const char* fix) {
-    for (const char* field : fields)
-      if (t.has(key) && config.is_object() && config.contains(field) && config[field].is_number_integer() &&
-          config[field].get<int64_t>() != t.whole(key))
+    for (const char* field : fields) {
+      if (!t.has(key) || !config.is_object() || !config.contains(field) || !config[field].is_number_integer()) continue;
+      if (config[field].get<int64_t>() != t.whole(key))
         return t.refuse(key, fmt::format("{} is {}, {} of {} is {}", key, t.whole(key), field, path, config[field].dump()),
                         "the model is converted as it is", fix);
+      t.agrees(key, "the config.json of the input says it");
+    }
   };
   const char* leave = "correct it, or leave it out";
   for (const char* key : {"--num_layers", "--num-layers"}) same(key, {"num_hidden_layers", "n_layer"}, leave);

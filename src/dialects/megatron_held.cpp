@@ -83,16 +83,43 @@ Json said_by(const Translation& t, const HeldFlag& flag, const Json& stored) {
   return t.value(flag.key);
 }
 
+// True if a flag that is not among held_flags() is no news beside a model. Flags of padding and of drawn weights have
+// no part in it, and the number of groups is held. Numbers of rows agree if the model's table has as many.
+bool agrees_with_model(const Translation& t, const std::string& key, const Json& stored) {
+  if (key == "--make-vocab-size-divisible-by" || key == "--init-method-std" || key == "--group-query-attention") return true;
+  const Json rows = stored.value("vocabulary", Json());
+  if (!rows.is_number_integer()) return false;
+  if (key == "--vocab-size") return t.whole(key) <= rows.get<int64_t>();  // the rest is padding
+  return (key == "--padded-vocab-size" || key == "--pad-vocab-size-to") && t.whole(key) == rows.get<int64_t>();
+}
+
 // Explains the flags of a network that is taken from the files of a model.
-void say_whose_network(Translation& t, bool own) {
+void say_whose_network(Translation& t, bool own, const Json& stored) {
+  const char* reason = "the model in --load says it";
   for (const ExplainedKey& line : t.lines()) {
-    if (line.status != KeyStatus::used || line.option != "model.config") continue;
-    const bool held =
-        std::any_of(held_flags().begin(), held_flags().end(), [&](const HeldFlag& f) { return line.key == f.key; });
-    if (held && !own)
-      t.becomes(line.key, KeyStatus::used, "held against the model in --load");
-    else
-      t.becomes(line.key, KeyStatus::inert, "the model in --load says it");
+    const auto held =
+        std::find_if(held_flags().begin(), held_flags().end(), [&](const HeldFlag& f) { return line.key == f.key; });
+    const bool network = line.option == "model.config" || line.reason == kModelSaysIt;
+    if ((line.status != KeyStatus::used && line.status != KeyStatus::inert) || (!network && held == held_flags().end()))
+      continue;
+    if (held == held_flags().end()) {
+      if (agrees_with_model(t, line.key, stored))
+        t.agrees(line.key, reason);
+      else if (line.status == KeyStatus::used)
+        t.becomes(line.key, KeyStatus::inert, reason);
+    } else if (!own) {
+      if (line.status == KeyStatus::used)
+        t.becomes(line.key, KeyStatus::used, "held against the model in --load");
+      else if (!stored.empty())
+        t.agrees(line.key, line.reason);
+    } else {
+      const Json said = said_by(t, *held, stored);
+      const auto was = stored.find(held->argument);
+      if (was != stored.end() && !said.is_null() && equal(said, *was))
+        t.agrees(line.key, reason);
+      else
+        t.becomes(line.key, KeyStatus::inert, reason);
+    }
   }
 }
 
@@ -100,9 +127,9 @@ void say_whose_network(Translation& t, bool own) {
 
 void hold_megatron_network(Translation& t, const MegatronJob& job, const std::string& folder, LoadedAs as) {
   const bool own = t.is_on("--use-checkpoint-args");
-  if (as == LoadedAs::model) say_whose_network(t, own);
-  if (!job.network || (own && as == LoadedAs::model)) return;
-  const Json stored = job.network(folder);
+  const Json stored = job.network ? job.network(folder) : Json::object();
+  if (as == LoadedAs::model) say_whose_network(t, own, stored.value("arguments", Json::object()));
+  if (own && as == LoadedAs::model) return;
   const auto arguments = stored.find("arguments");
   if (arguments == stored.end() || arguments->empty()) return;
   const std::string where = stored.value("where", folder);

@@ -225,6 +225,12 @@ void choose_checkpoint(Translation& t, const MegatronJob& job, std::string& goes
   if (!beyond.empty()) t.notice("checkpoints have Ravine's own form: " + beyond);
   if (beyond.empty() && (t.has("--save") || goes_on))
     t.set("checkpoint.layout", "megatron", t.has("--save") ? "--save" : "--load");
+  if (const char* alone = "--no-save-optim"; t.is_on(alone) && t.has("--save")) {
+    if (beyond.empty())
+      t.set("checkpoint.optimizer", false, alone);
+    else
+      t.becomes(alone, KeyStatus::inert, "checkpoints of Ravine's own form always hold the state of the optimizer");
+  }
   const bool newest = beyond.empty() && saved.has_value();
   if (newest) goes_on_from = save;
   if (!beyond.empty() && holds_own_checkpoints(save)) goes_on_from = save;

@@ -41,8 +41,7 @@ void set_saves(Translation& t) {
       t.refuse(key, form.empty() ? std::string(key) : fmt::format("{} {}", key, form),
                "checkpoints are written as a folder for each rank", "write --ckpt-format torch in its place");
   }
-  if (t.is_on("--no-save-optim") && t.has("--save"))
-    t.notice("--no-save-optim: checkpoints hold the moments all the same, so that a run can go on from them");
+  if (t.is_on("--no-save-optim") && !t.has("--save")) t.becomes("--no-save-optim", KeyStatus::inert, "--save is not given");
 }
 
 // True if the folder is the default for event files: tensorboard in the output folder of the run.
@@ -51,6 +50,19 @@ bool is_own_board(const Translation& t, const std::string& folder) {
   if (!given.has_filename()) given = given.parent_path();
   const fs::path own = fs::path(t.has("--save") ? t.text("--save") : TrainOptions().output) / "tensorboard";
   return given == own.lexically_normal();
+}
+
+// Sets the scalars that event files leave out. Each switch adds scalars to Megatron's files; two of them remove some.
+void set_scalars(Translation& t) {
+  const bool board = t.has("--tensorboard-dir");
+  Json omitted = Json::array();
+  for (const ScalarSwitch& s : scalar_switches()) {
+    if (t.has(s.flag) && !board) t.becomes(s.flag, KeyStatus::inert, "--tensorboard-dir is not given");
+    if (t.is_on(s.flag) == s.removes)
+      for (const std::string& tag : s.tags) omitted.push_back(tag);
+  }
+  if (!board || omitted.empty()) return;
+  t.set("log.tensorboard_omit", omitted, "--tensorboard-dir");
 }
 
 void set_log(Translation& t) {
@@ -99,10 +111,24 @@ void set_adapters(Translation& t) {
 
 }  // namespace
 
+const std::vector<ScalarSwitch>& scalar_switches() {
+  static const std::vector<ScalarSwitch> all = {
+      {"--log-timers-to-tensorboard", {"iteration-time", "throughput"}},
+      {"--log-batch-size-to-tensorboard", {"batch-size"}},
+      {"--no-log-learnig-rate-to-tensorboard", {"learning-rate"}, true},  // spelled so there
+      {"--no-log-loss-scale-to-tensorboard", {"loss-scale"}, true},
+      {"--log-validation-ppl-to-tensorboard", {"lm-loss-validation-ppl"}},
+      {"--log-memory-to-tensorboard", {"mem-allocated-bytes"}},
+      {"--log-world-size-to-tensorboard", {"world-size"}},
+  };
+  return all;
+}
+
 void set_megatron_outputs(Translation& t) {
   set_ends(t);
   set_saves(t);
   set_log(t);
+  set_scalars(t);
   set_adapters(t);
 }
 

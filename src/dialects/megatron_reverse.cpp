@@ -8,6 +8,7 @@
 #include "base/shell_word.h"
 #include "config/yaml_json.h"
 #include "dialects/megatron.h"
+#include "dialects/megatron_run.h"
 #include "dialects/reverse.h"
 
 namespace ravine {
@@ -248,12 +249,16 @@ class MegatronFlags {
     if (c_.checkpoint.every > 0) {
       option("--save", "train.output");
       option("--save-interval", "checkpoint.every");
+      add_if(megatron && !c_.checkpoint.optimizer, "--no-save-optim");
     }
     option("--log-interval", "log.every");
     const LogOptions& log = c_.log;
     if (log.tensorboard) {
       add("--tensorboard-dir", log.tensorboard_dir.empty() ? c_.train.output + "/tensorboard" : log.tensorboard_dir);
       if (steps_between_points(log) != 1) add("--tensorboard-log-interval", steps_between_points(log));
+      const auto& omit = log.tensorboard_omit;
+      for (const ScalarSwitch& s : scalar_switches())
+        add_if((std::find(omit.begin(), omit.end(), s.tags[0]) != omit.end()) == s.removes, s.flag);
     }
     const auto asks = [&](const char* figure) {
       return std::find(log.figures.begin(), log.figures.end(), figure) != log.figures.end();

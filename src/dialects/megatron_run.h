@@ -40,6 +40,14 @@ void set_megatron_checkpoints(Translation& t, const MegatronJob& job);
 // differ, they are refused.
 void set_megatron_scheduler(Translation& t, const MegatronJob& job, const std::string& folder);
 
+// A switch of Megatron that adds scalars to event files, or removes them.
+struct ScalarSwitch {
+  std::string flag;
+  std::vector<std::string> tags;
+  bool removes = false;
+};
+const std::vector<ScalarSwitch>& scalar_switches();
+
 // Sets the options for checkpoints, log lines, event files and adapters of the run, and for the conditions that end it
 // early, from Megatron's flags.
 void set_megatron_outputs(Translation& t);

@@ -22,7 +22,7 @@ DialectTable megatron_running_table(const DialectTable& own) {
       const bool shape = row.option == "model.config";
       row.status = KeyStatus::inert;
       row.option.clear(), row.copied = false;
-      row.reason = shape ? "the config.json of the model says it" : "only training has a use of it";
+      row.reason = shape ? kModelSaysIt : "only training has a use of it";
     }
     table.push_back(std::move(row));
   }

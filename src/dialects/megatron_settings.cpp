@@ -329,7 +329,7 @@ void set_tokenizer(Translation& t) {
   if (kind.starts_with("BertWordPiece"))
     return t.refuse("--tokenizer-type", "--tokenizer-type " + kind, "this program trains models of the next token",
                     "use the tokenizer of such a model");
-  if (kind == "NullTokenizer") return t.becomes("--tokenizer-type", KeyStatus::inert, "token files need no tokenizer");
+  if (kind == "NullTokenizer") return t.agrees("--tokenizer-type", "token files need no tokenizer");
   if (const std::string path = megatron_tokenizer(t); !path.empty()) t.set("model.tokenizer", path, tokenizer_flag(t));
 }
 

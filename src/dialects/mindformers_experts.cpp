@@ -154,6 +154,10 @@ void choose_expert_training(Translation& t) {
   if (!grouped && capacity > 0) {
     set("moe.capacity_factor", capacity, "capacity_factor");
     set("moe.drop", t.is_on("moe_config.enable_sdrop") ? "position" : "rank", "enable_sdrop");
+    if (const std::string overlap = "moe_config.comp_comm_parallel"; t.value(overlap) == true)
+      t.refuse(overlap, "comp_comm_parallel is True",
+               "MindFormers then rounds the capacity of an expert up to a multiple of its degree; here capacity is not rounded",
+               "set it to False");
   }
   if (t.is_on("moe_config.balance_via_topk_bias")) {
     set("moe.load_balance", "bias", "balance_via_topk_bias");
@@ -209,10 +213,11 @@ void add_mindformers_expert_rows(MindFormersTable& table) {
         "max_router_load", "use_fused_ops_topkrouter", "use_fused_ops_permute", "enable_gmm_safe_tokens"})
     table.add({inert(at(key), any, exchange)});
   table.add({inert(at("dispatch_global_max_bs"), any, "it counts while a text is made")});
-  for (const char* key : {"update_step", "hot_expert_num", "cold_token_percent", "moe_module_name", "cur_layer"})
+  for (const char* key : {"update_step", "hot_expert_num", "cold_token_percent", "moe_module_name"})
     table.add({inert(at(key), any, "it counts with enable_cold_hot_expert alone")});
-  table.add_only(at("save_token_distribution"), boolean, {false}, "loads of experts are in metrics.jsonl",
-                 "loads of experts are in metrics.jsonl");
+  table.add({inert(at("cur_layer"), any, "it counts with save_token_distribution or enable_cold_hot_expert alone")});
+  const char* load = "metrics.jsonl has the load of the fullest expert of each layer (expert_load)";
+  table.add_only(at("save_token_distribution"), boolean, {false}, load, load);
   table.add_only(at("enable_cold_hot_expert"), boolean, {false}, "each expert is on one group of ranks",
                  "experts are not copied to other ranks");
 }

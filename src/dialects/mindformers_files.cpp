@@ -1,4 +1,4 @@
-// Translates the files of a MindFormers job: data, weights, checkpoints, logs.
+// Translates the files of a MindFormers job: data, weights, checkpoints.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,7 +6,6 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
-#include <regex>
 
 #include "base/counted.h"
 #include "dialects/mindformers_run.h"
@@ -111,9 +110,10 @@ void set_mindformers_columns(Translation& t, const std::string& set) {
   const Json& names = t.value(columns);
   // The model reads columns by position: ids, labels, and columns that training does not need.
   const auto is_labels = [](const Json& name) { return name == "labels" || name == "target_ids"; };
-  static constexpr std::string_view kOfTokenFiles[] = {"input_ids", "labels", "loss_mask", "position_ids", "attention_mask"};
+  static constexpr std::string_view kOfTokenFiles[] = {"input_ids", "labels", "loss_mask", "position_ids"};
   const bool of_token_files =
-      megatron && names.size() == std::size(kOfTokenFiles) && std::equal(names.begin(), names.end(), std::begin(kOfTokenFiles));
+      megatron && names.size() >= 4 && std::equal(std::begin(kOfTokenFiles), std::end(kOfTokenFiles), names.begin()) &&
+      (names.size() == 4 || (names.size() == 5 && (names[4] == "attention_mask" || names[4] == "actual_seq_len")));
   const bool fits = of_token_files || (!names.empty() && names[0] == "input_ids" && (names.size() < 2 || is_labels(names[1])) &&
                                        (names.size() < 3 || names[2] == "attention_mask") && names.size() <= 3);
   if (!fits)
@@ -133,6 +133,61 @@ bool has_mindformers_weights(Translation& t, const std::string& key, bool runs) 
 
 namespace {
 
+// Translates the keys of token files that decide which documents a token sees.
+void hold_masks(Translation& t) {
+  const std::string config = "train_dataset.data_loader.config.", model = "model.model_config.";
+  const std::string compressed = config + "create_compressed_eod_mask", resets = config + "reset_attention_mask",
+                    mask = config + "create_attention_mask", causal = model + "use_attn_mask_compression";
+  if (t.is_on(compressed)) {
+    t.set("data.reset_attention_mask", true, compressed);
+    return;
+  }
+  if (t.has(mask) && !t.is_on(mask) && t.is_on(resets))
+    t.refuse(mask, "reset_attention_mask is on, and create_attention_mask off",
+             "MindFormers resets the mask that it creates, so its documents would not be kept apart",
+             "set create_attention_mask: True, or reset_attention_mask: False");
+  if (t.has(causal) && t.is_on(causal) && t.is_on(resets) && t.has("use_legacy") && !t.is_on("use_legacy"))
+    t.refuse(causal, "reset_attention_mask and use_attn_mask_compression are on",
+             "MindFormers puts the causal mask in place of that of reset_attention_mask",
+             "set use_attn_mask_compression: False, or create_compressed_eod_mask: True");
+}
+
+// True if all documents are in the first part of a split: "100", "1, 0, 0".
+bool is_whole_split(const std::string& text) {
+  double rest = 0;
+  bool first = true;
+  for (size_t at = 0; (at = text.find_first_not_of(" ,/", at)) != std::string::npos;) {
+    const size_t end = std::min(text.find_first_of(" ,/", at), text.size());
+    double share = 0;
+    std::from_chars(text.data() + at, text.data() + end, share);
+    if (!first) rest += share;
+    first = false, at = end;
+  }
+  return rest == 0;
+}
+
+// Compares the keys of token files of eval_dataset with the keys of train_dataset, by which both are read.
+void hold_eval_config(Translation& t) {
+  const std::string train = "train_dataset.data_loader.config.", eval = "eval_dataset.data_loader.config.";
+  for (const std::string& at : {train, eval})
+    if (const std::string split = at + "split"; t.has(split) && !is_whole_split(t.text(split)))
+      t.refuse(split, fmt::format("split is {}, and eval_dataset has files of its own", t.text(split)),
+               "all of data_path is read where a validation has its own files", "write split: '1, 0, 0'");
+    else if (t.has(split) && at == eval)
+      t.becomes(split, KeyStatus::inert, "all of data_path is evaluated");
+  for (const char* key : {"seed", "seq_length", "eod", "eod_mask_loss", "reset_position_ids", "reset_attention_mask",
+                          "create_compressed_eod_mask"}) {
+    if (!t.has(eval + key)) continue;
+    const Json& own = t.value(eval + key);
+    Json other = t.value(train + key);
+    if (other.is_null() && own.is_boolean()) other = false;
+    if (other.is_null() && std::string_view(key) == "seq_length") other = t.value("model.model_config.seq_length");
+    if (own != other)
+      t.refuse(eval + key, fmt::format("{} is {}, and {} in train_dataset", key, own.dump(), other.dump()),
+               "rows of both data sets are made by the keys of train_dataset", "write the same value in both");
+  }
+}
+
 void choose_data(Translation& t, const MindFormersSizes& s, bool runs) {
   const std::string at = "train_dataset";
   const Json sources = mindformers_sources(t, at, runs);
@@ -142,6 +197,12 @@ void choose_data(Translation& t, const MindFormersSizes& s, bool runs) {
   if (sources.is_array()) t.set("data.train", sources, from);
   if (megatron) {
     t.set("data.order", "megatron", loader + "type");
+    if (const std::string shuffle = loader + "shuffle"; gives(t, shuffle)) {
+      t.becomes(shuffle, KeyStatus::inert, "token files are in Megatron's order, drawn by config.seed");
+      if (t.is_on(shuffle))
+        t.refuse(shuffle, "shuffle is True, of token files", "token files are in Megatron's order, drawn by config.seed",
+                 "set it to False");
+    }
     for (const auto& [key, option] : {std::pair{"split", "data.split"},
                                       {"seq_length", "data.sequence_length"},
                                       {"eod", "data.eod"},
@@ -149,6 +210,7 @@ void choose_data(Translation& t, const MindFormersSizes& s, bool runs) {
                                       {"reset_position_ids", "data.reset_position_ids"},
                                       {"reset_attention_mask", "data.reset_attention_mask"}})
       if (t.has(loader + "config." + key)) t.set(option, t.value(loader + "config." + key), loader + "config." + key);
+    hold_masks(t);
     const std::string seed = loader + "config.seed";
     if (t.whole(seed) == t.whole("seed"))
       t.shows(seed, t.value(seed));  // one seed for both
@@ -169,6 +231,7 @@ void choose_data(Translation& t, const MindFormersSizes& s, bool runs) {
   hold_mindformers_metric(t);
   const Json valid = mindformers_sources(t, "eval_dataset", runs);
   if (valid.is_array()) t.set("data.valid", valid, mindformers_paths(t, "eval_dataset").second);
+  if (megatron) hold_eval_config(t);
   if (const std::string limit = "eval_dataset.data_loader.num_samples"; t.whole(limit) > 0)
     t.set("train.valid_batches", std::max<int64_t>(1, t.whole(limit) / std::max<int64_t>(1, s.micro)), limit);
   const int64_t steps = t.whole("eval_step_interval"), epochs = t.whole("eval_epoch_interval");
@@ -304,83 +367,6 @@ void choose_checkpoints(Translation& t) {
     t.refuse(key("directory"), fmt::format("directory is {}", directory), "checkpoints lie in output_dir", "leave it out");
 }
 
-// True if a format key turns on log lines: it is a text or a list.
-bool asks_log(const Json& v) { return v.is_string() || (v.is_array() && !v.empty()); }
-
-// Checks a format: log, tensorboard or both. Without a TensorBoard folder a notice says that the log gets all.
-void check_format(Translation& t, const std::string& key) {
-  const Json& given = t.value(key);
-  if (given.is_null()) return;
-  const Json words = given.is_array() ? given : Json::array({given});
-  for (const Json& word : words)
-    if (word != "log" && word != "tensorboard") {
-      t.refuse(key, fmt::format("{} is {}", key, given.dump()), "a format is log or tensorboard, or a list of them",
-               "write one of them");
-      return;
-    }
-  if (t.text("tensorboard.tensorboard_dir").empty() && std::find(words.begin(), words.end(), "tensorboard") != words.end())
-    t.notice(fmt::format("{} is {}, and there is no tensorboard.tensorboard_dir: it goes to the log alone", key, given.dump()));
-}
-
-void choose_logs(Translation& t) {
-  t.set("log.style", "mindformers", "run_mode");
-  const Json& sink = t.value("runner_config.sink_mode");
-  const bool sinks = (sink.is_boolean() && sink.get<bool>()) || (sink.is_number() && sink.get<double>() != 0);
-  const int64_t size = t.whole("runner_config.sink_size");
-  if (sinks)
-    t.set("log.sink", std::max<int64_t>(1, size),
-          gives(t, "runner_config.sink_mode") ? "runner_config.sink_mode" : "runner_config.sink_size");
-  std::string monitor = callback_of(t, "MFLossMonitor");
-  if (monitor.empty()) monitor = callback_of(t, "LossMonitor");
-  if (!monitor.empty() && t.whole(monitor + ".per_print_times") > 1)
-    t.set("log.every", t.whole(monitor + ".per_print_times"), monitor + ".per_print_times");
-  const std::string folder = t.text("tensorboard.tensorboard_dir");
-  t.set("log.tensorboard", !folder.empty(), "tensorboard.tensorboard_dir");
-  if (!folder.empty()) t.set("log.tensorboard_dir", folder, "tensorboard.tensorboard_dir");
-  Json what = Json::array();
-  std::string from;
-  if (const std::string drops = callback_of(t, "MoEDropRateCallback"); !drops.empty())
-    what.push_back("drop_rate"), from = drops + ".type";
-  if (t.is_on("monitor_config.monitor_on")) {
-    const auto add = [&](const char* key, const char* name, bool on) {
-      if (!on) return;
-      what.push_back(name);
-      if (from.empty()) from = std::string("monitor_config.") + key;
-    };
-    for (const auto& [key, name] : {std::pair{"local_loss_format", "local_loss"},
-                                    {"device_local_loss_format", "device_local_loss"},
-                                    {"local_norm_format", "local_norm"},
-                                    {"device_local_norm_format", "device_local_norm"},
-                                    {"optimizer_state_format", "optimizer_state"},
-                                    {"weight_state_format", "weight_state"}}) {
-      check_format(t, std::string("monitor_config.") + key);
-      add(key, name, asks_log(t.value(std::string("monitor_config.") + key)));
-    }
-    add("throughput_baseline", "throughput", t.number("monitor_config.throughput_baseline") > 0);
-    if (!what.empty()) {
-      if (t.whole("monitor_config.step_interval") > 1)
-        t.set("log.monitor_every", t.whole("monitor_config.step_interval"), "monitor_config.step_interval");
-      if (t.number("monitor_config.throughput_baseline") > 0)
-        t.set("log.baseline", t.number("monitor_config.throughput_baseline"), "monitor_config.throughput_baseline");
-      const Json& target = t.value("monitor_config.target");
-      if (target.is_array() && !target.empty()) {
-        std::string any;
-        for (const Json& one : target) {
-          any += (any.empty() ? "" : "|") + one.get<std::string>();
-          try {
-            const std::regex tried(one.get<std::string>());
-          } catch (const std::regex_error& e) {
-            t.refuse("monitor_config.target", fmt::format("monitor_config.target has {}: {}", one.dump(), e.what()),
-                     "it names parameters by regular expressions", "correct it");
-          }
-        }
-        t.set("log.monitor_target", any, "monitor_config.target");
-      }
-    }
-  }
-  if (!what.empty()) t.set("log.monitor", what, from);
-}
-
 }  // namespace
 
 void set_mindformers_files(Translation& t, const MindFormersSizes& s, bool runs) {
@@ -388,7 +374,7 @@ void set_mindformers_files(Translation& t, const MindFormersSizes& s, bool runs)
   choose_weights(t, runs);
   refuse_second_callbacks(t);
   choose_checkpoints(t);
-  choose_logs(t);
+  set_mindformers_outputs(t, runs);
   mark_idle_keys(t);
 }
 

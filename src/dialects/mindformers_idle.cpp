@@ -28,8 +28,11 @@ void mark_idle_keys(Translation& t) {
   const bool goes_on = resume.is_string() || (resume.is_boolean() && resume.get<bool>());
   idle(!goes_on, {"data_skip_steps", "ignore_data_skip"}, with("resume_training"));
   idle(!t.is_on("use_parallel"), {"parallel_config.", "parallel."}, with("use_parallel"));
+  idle(!t.is_on("parallel.enable_parallel_optimizer"), {"parallel.parallel_optimizer_config."},
+       with("enable_parallel_optimizer"));
+  idle(t.text("tensorboard.tensorboard_dir").empty(), {"tensorboard."}, with("tensorboard_dir"));
   const bool monitors = t.is_on("monitor_config.monitor_on");
-  const bool skips = t.is_on("use_skip_data_by_global_norm") || t.is_on("runner_wrapper.use_skip_data_by_global_norm");
+  const bool skips = t.is_on("use_skip_data_by_global_norm");
   idle(!monitors,
        {"monitor_config.local_loss_format", "monitor_config.device_local_loss_format", "monitor_config.local_norm_format",
         "monitor_config.device_local_norm_format", "monitor_config.optimizer_state_format",

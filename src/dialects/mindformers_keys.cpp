@@ -13,7 +13,7 @@ namespace {
 using enum KeyType;
 
 constexpr const char* kPredict = "it counts in run_mode predict alone";
-constexpr const char* kDevice = "it is about an Ascend device and how MindSpore compiles for it";
+constexpr const char* kWithTuning = "it counts with auto_tune alone";
 constexpr const char* kTimes = "`ravine bench train --profile` tells where time goes";
 constexpr const char* kWithProfile = "it counts with profile alone";
 constexpr const char* kCut = "how ranks cut a tensor follows from its shape";
@@ -53,13 +53,12 @@ void add_general_rows(MindFormersTable& t) {
       used("use_checkpoint_health_monitor", boolean, "health.embedding_norm", false),
       used("calculate_per_token_loss", boolean, "train.loss_average", false),
       used("check_for_nan_in_loss_and_grad", boolean, "health.stop_not_finite", false),
-      inert("use_graceful_exit", boolean, "SIGTERM always saves and stops"),
+      inert("use_graceful_exit", boolean, "a run always ends in good order on SIGTERM, SIGINT, SIGUSR1 or SIGHUP"),
       inert("trust_remote_code", boolean, "no code that lies beside a model is run"),
       inert("register_path", text, "classes are those of this program; nothing is imported"),
-      inert("auto_tune", boolean, "the loader needs no tuning of its threads"),
-      inert("autotune_per_step", whole, "the loader needs no tuning of its threads"),
-      inert("filepath_prefix", text, "nothing is tuned, so no file of what was tuned is written"),
-      inert("exclude_cann_cpu", boolean, kDevice),
+      inert("autotune_per_step", whole, kWithTuning),
+      inert("filepath_prefix", text, kWithTuning),
+      inert("exclude_cann_cpu", boolean, "it keeps threads off the cores that a driver of Ascend uses"),
       inert("train_precision_sync", boolean, "a run repeats itself bit for bit in any case"),
       inert("infer_precision_sync", boolean, "a run repeats itself bit for bit in any case"),
       inert("postprocess_use_numpy", boolean, "it says by which code the same tokens are drawn"),
@@ -69,7 +68,7 @@ void add_general_rows(MindFormersTable& t) {
       inert("adapter_id", any, kPredict),
       inert("save_file", any, kPredict),
       inert("remote_save_url", any, "it counts in ModelArts alone, a service of Huawei; files are written to output_dir"),
-      inert("layers", any, "it names layers of a vision model"),
+      inert("layers", any, "nothing in MindFormers reads it at the top"),
       inert("profile_start_step", whole, kWithProfile),
       inert("profile_stop_step", whole, kWithProfile),
       inert("profile_communication", boolean, kWithProfile),
@@ -81,6 +80,8 @@ void add_general_rows(MindFormersTable& t) {
       inert("init_start_profile", boolean, kWithProfile),
       inert("mstx", boolean, kWithProfile),
   });
+  t.add_only("auto_tune", boolean, {false}, "the loader has no threads to tune",
+             "no settings of the loader are tuned or written to filepath_prefix");
   t.add_only("profile", boolean, {false}, kTimes, "a run has no profiler of its own", "use `ravine bench train --profile`");
   t.add_only("only_save_strategy", boolean, {false}, "strategy files are not needed to read weights",
              "a run writes no strategy files: how ranks cut a tensor follows from its shape");
@@ -104,32 +105,22 @@ void add_runner_rows(MindFormersTable& t) {
       inert("runner_config.num_classes", whole, "it belongs to models of images"),
       used("runner_config.stop_step", whole, "train.steps", 0),
   });
-  for (const char* key : {"device_target",
-                          "device_id",
-                          "max_device_memory",
-                          "max_call_depth",
-                          "save_graphs",
-                          "save_graphs_path",
-                          "jit_level",
-                          "jit_config.jit_level",
-                          "memory_optimize_level",
-                          "enable_graph_kernel",
-                          "ascend_config",
-                          "ascend_config.parallel_speed_up_json_path",
-                          "ascend_config.ge_options",
-                          "ascend_config.jit_compile",
-                          "affinity_cpu_list",
-                          "mempool_block_size",
-                          "op_timeout",
-                          "memory_offload",
-                          "runtime_num_threads",
-                          "graph_kernel_flags",
-                          "variable_memory_max_size",
-                          "enable_compile_cache",
-                          "compile_cache_path",
-                          "pynative_synchronize",
-                          "debug_level"})
-    t.add({inert(std::string("context.") + key, any, kDevice)});
+  for (const auto& [why, keys] : std::vector<std::pair<const char*, std::vector<const char*>>>{
+           {"it sets a device of Ascend, or how MindSpore compiles for it",
+            {"device_id", "jit_level", "jit_config.jit_level", "enable_graph_kernel", "graph_kernel_flags", "ascend_config",
+             "ascend_config.parallel_speed_up_json_path", "ascend_config.ge_options", "ascend_config.jit_compile",
+             "op_timeout"}},
+           {"it runs on the backend that --backend names", {"device_target"}},
+           {"MindSpore writes the graphs that it compiles; here nothing is compiled", {"save_graphs", "save_graphs_path"}},
+           {"nothing is compiled, so nothing of it is kept or limited",
+            {"enable_compile_cache", "compile_cache_path", "max_call_depth", "debug_level"}},
+           {"memory is planned before the first step: `ravine plan` says how much",
+            {"max_device_memory", "mempool_block_size", "variable_memory_max_size"}},
+           {"the plan of a run lays out memory once, and uses it again", {"memory_optimize_level", "memory_offload"}},
+           {"train.threads says how many cores compute", {"runtime_num_threads"}},
+           {"a run uses the cores that its process has: bind it by taskset or mpirun", {"affinity_cpu_list"}},
+           {"an error names its op in any case", {"pynative_synchronize"}}})
+    for (const char* key : keys) t.add({inert(std::string("context.") + key, any, why)});
   t.add_only("context.ascend_config.precision_mode", any, {"must_keep_origin_dtype", nullptr, ""},
              "arithmetic is in the types that the keys of the model name",
              "a device does not choose types: those that the keys of the model name are kept",
@@ -147,10 +138,9 @@ void add_parallel_rows(MindFormersTable& t) {
            "refused where it would divide gradients by the data ranks twice, or not at all: they are those of the mean loss"),
       inert("parallel.loss_repeated_mean", boolean, "a gradient is that of the mean loss of the batch, whoever adds it up"),
       used("parallel.enable_parallel_optimizer", boolean, "parallel.zero", false),
-      inert("parallel.parallel_optimizer_config.gradient_accumulation_shard", boolean,
-            "gradients are kept as parallel.zero says"),
+      used("parallel.parallel_optimizer_config.gradient_accumulation_shard", boolean, "parallel.zero", false),
       inert("parallel.parallel_optimizer_config.parallel_optimizer_threshold", whole,
-            "parallel.zero_threshold says which are whole"),
+            "states of all parameters are divided, however small; no number changes by it"),
       inert("parallel.parallel_optimizer_config.optimizer_weight_shard_size", whole, "states are divided over all data ranks"),
       inert("parallel.enable_alltoall", boolean, "tokens always go to the ranks of their experts and back"),
       inert("parallel.search_mode", text, "layouts are not searched for; `ravine plan` compares them"),
@@ -160,7 +150,7 @@ void add_parallel_rows(MindFormersTable& t) {
       inert("parallel.strategy_ckpt_config.load_file", text, kCut),
       inert("parallel.strategy_ckpt_config.only_trainable_params", boolean, kNoStrategy),
       inert("parallel.comm_fusion", any, "gradients are added up in buckets of their own size"),
-      inert("parallel.pipeline_config.pipeline_interleave", boolean, "pp_interleave_num says how many parts a stage has"),
+      used("parallel.pipeline_config.pipeline_interleave", boolean, "parallel.virtual", false),
       inert("parallel.pipeline_config.pipeline_scheduler", text, "the order of micro batches in a pipeline decides no number"),
       renamed("parallel_config.data_parallel", whole, "parallel.data", 1),
       renamed("parallel_config.model_parallel", whole, "parallel.tensor", 1),
@@ -223,9 +213,9 @@ void add_monitor_rows(MindFormersTable& t) {
       used("monitor_config.global_norm_spike_count_threshold", whole, "health.skip_count", 10),
       renamed("tensorboard.tensorboard_dir", text, "log.tensorboard_dir"),
       inert("tensorboard.tensorboard_queue_size", whole, "scalars are written at once"),
-      inert("tensorboard.log_loss_scale_to_tensorboard", boolean, "the loss scale is among the scalars with it or without"),
-      inert("tensorboard.log_timers_to_tensorboard", boolean, "times of a step are among the scalars with it or without"),
-      inert("tensorboard.log_expert_load_to_tensorboard", boolean, "loads of experts are among the scalars with it or without"),
+      used("tensorboard.log_loss_scale_to_tensorboard", boolean, "log.tensorboard_omit", false),
+      used("tensorboard.log_timers_to_tensorboard", boolean, "log.tensorboard_omit", false),
+      used("tensorboard.log_expert_load_to_tensorboard", boolean, "log.tensorboard_omit", false),
   });
   t.add_only("monitor_config.invert", boolean, {false}, "parameters are those that target names",
              "parameters are chosen by names that fit, not by those that do not");

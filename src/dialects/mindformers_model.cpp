@@ -247,8 +247,8 @@ void add_mindformers_model_rows(MindFormersTable& table, const std::vector<Given
              inert(at("use_contiguous_weight_layout"), boolean, "weights of files are told apart by their names"),
              inert(at("parallel_config"), any, "the section of that name counts"),
              inert(at("moe_config"), any, "the section of that name counts")});
-  const auto only = [&](const char* key, std::vector<Json> values, const char* rule) {
-    table.add_only(at(key), any, std::move(values), "it is as models here are", rule);
+  const auto only = [&](const char* key, std::vector<Json> values, const char* rule, const char* fix = "leave it out") {
+    table.add_only(at(key), any, std::move(values), "it is as models here are", rule, fix);
   };
   only("freeze_include", {nullptr}, "parameters are chosen by train.freeze, under the names of Hugging Face");
   only("normalization", {"RMSNorm"}, "layers have RMSNorm");
@@ -260,9 +260,11 @@ void add_mindformers_model_rows(MindFormersTable& table, const std::vector<Given
   only("scoring_func", {"sigmoid", nullptr}, "experts of this model are scored by the sigmoid");
   only("topk_method", {"noaux_tc", nullptr}, "experts of this model are chosen in groups, with a bias");
   only("moe_layer_freq", {1, nullptr}, "all layers behind the first dense ones have experts");
-  only("output_router_logits", {false}, "the loss of the load is that of moe_config");
+  only("output_router_logits", {false}, "the loss of the load is that of moe_config",
+       "leave it out; router_aux_loss_coef says it");
   only("quant_config", {nullptr}, "weights are trained, not quantised");
-  only("use_eod_attn_mask_compression", {false}, "documents of a row are told apart by data.document_attention");
+  only("use_eod_attn_mask_compression", {false}, "the keys of the data say which documents a token sees",
+       "set create_compressed_eod_mask: True in train_dataset.data_loader.config");
   only("post_layer_norm", {false}, "this model has no such layer");
   only("use_3d_tensor_parallel", {false}, "tensor ranks lie in one line");
   only("mtp_depth", {0}, "heads for further tokens are not trained");

@@ -104,6 +104,14 @@ Json schedule_words(const Config& c) {
   return j;
 }
 
+Json tensorboard_words(const LogOptions& log) {
+  Json j = {{"tensorboard_dir", log.tensorboard_dir}};
+  const auto& omit = log.tensorboard_omit;
+  for (const MindFormersScalars& s : mindformers_scalars())
+    j[s.key.substr(s.key.find('.') + 1)] = std::find(omit.begin(), omit.end(), s.tags[0]) == omit.end();
+  return j;
+}
+
 Json scale_words(const Config& c) {
   const PrecisionOptions& p = c.precision;
   if (p.loss_scale && *p.loss_scale > 0) return *p.loss_scale;
@@ -290,6 +298,8 @@ Json words_of_config(const Config& c, const Json& described, std::vector<std::st
   j["train_dataset"] = data_words(c, notices);
   j["train_dataset_task"] = {{"type", "CausalLanguageModelDataset"}};
   j["parallel"] = {{"parallel_mode", semi ? 1 : 0}, {"full_batch", semi}, {"enable_parallel_optimizer", p.zero > 0}};
+  if (p.zero > 1) j["parallel"]["parallel_optimizer_config"] = {{"gradient_accumulation_shard", true}};
+  if (p.virtual_stages > 1) j["parallel"]["pipeline_config"] = {{"pipeline_interleave", true}};
   j["parallel_config"] = {{"data_parallel", data},
                           {"model_parallel", p.tensor},
                           {"pipeline_stage", p.pipeline},
@@ -300,6 +310,11 @@ Json words_of_config(const Config& c, const Json& described, std::vector<std::st
   j["recompute_config"] = {{"recompute", full && !c.train.recompute_layers.empty() ? recompute_words(c) : Json(full)},
                            {"select_recompute", c.train.recompute == Recompute::cheap}};
   Json callbacks = {{{"type", "MFLossMonitor"}, {"per_print_times", c.log.every}}};
+  if (!c.checkpoint.on_stop || c.train.stop_signal > 0) {
+    Json exit = {{"type", "OnRequestExit"}, {"save_ckpt", c.checkpoint.on_stop}, {"save_mindir", false}};
+    if (c.train.stop_signal > 0) exit["sig"] = c.train.stop_signal;
+    callbacks.push_back(exit);
+  }
   if (cut) callbacks.push_back({{"type", "TrainCallBack"}, {"stop_step", c.train.steps}});
   if (c.checkpoint.every > 0) {
     Json monitor = {{"type", "CheckpointMonitor"},
@@ -318,7 +333,7 @@ Json words_of_config(const Config& c, const Json& described, std::vector<std::st
                            {"check_for_global_norm", c.health.stop_norm > 0},
                            {"global_norm_spike_threshold", std::max(c.health.skip_norm, c.health.stop_norm)},
                            {"global_norm_spike_count_threshold", std::max<int64_t>(1, c.health.skip_count)}};
-  if (!c.log.tensorboard_dir.empty()) j["tensorboard"] = {{"tensorboard_dir", c.log.tensorboard_dir}};
+  if (!c.log.tensorboard_dir.empty()) j["tensorboard"] = tensorboard_words(c.log);
   j["model"] = model_words(c, described, notices);
   return j;
 }

@@ -37,8 +37,17 @@ void set_mindformers_precision(Translation& t, bool experts);
 
 // Translates steps, batches, learning rate, optimizer, loss scale and ranks.
 void set_mindformers_updates(Translation& t, const MindFormersSizes& sizes);
-// Translates data, weights, checkpoints and logs. `runs`: a missing file is refused.
+// Translates data, weights, checkpoints and outputs. `runs`: a missing file is refused.
 void set_mindformers_files(Translation& t, const MindFormersSizes& sizes, bool runs);
+
+// Translates the keys of log lines, event files and the end of a run by a signal. `runs`: files are looked at.
+void set_mindformers_outputs(Translation& t, bool runs);
+// A switch of the section tensorboard, and the tags of the scalars that event files have with it alone.
+struct MindFormersScalars {
+  std::string key;
+  std::vector<std::string> tags;
+};
+const std::vector<MindFormersScalars>& mindformers_scalars();
 
 // Translates the parallel_config: sets the options of ranks. Called by set_mindformers_updates().
 void set_mindformers_ranks(Translation& t, const MindFormersSizes& sizes);

@@ -21,13 +21,14 @@ const Json* value_in(const std::vector<GivenKey>& given, const std::string& key)
   return nullptr;
 }
 
+constexpr const char* kOfTraining = "it is that of train_dataset";
+constexpr const char* kAtTheTop = "the key of that name at the top counts, in MindFormers too";
 constexpr const char* kLoader = "batches are prepared by threads of the rank itself";
 
 // Adds the keys that both datasets have.
 void add_data_set(MindFormersTable& t, const std::string& at, bool training) {
   const std::string data = training ? "data.train" : "data.valid";
-  const char* mask = "attention knows its documents without a mask";
-  const char* compressed = "it counts with use_eod_attn_mask_compression alone";
+  const char* mask = "it makes a column for the mask of reset_attention_mask, and none is needed here";
   const char* order = "a model of language takes ids and labels";
   t.add({
       used(at + ".data_loader.type", text, data, nullptr, {"MindDataset", "BlendedMegatronDatasetDataLoader"}),
@@ -35,12 +36,13 @@ void add_data_set(MindFormersTable& t, const std::string& at, bool training) {
       used(at + ".data_loader.dataset_files", any, data),
       used(at + ".data_loader.num_samples", whole, training ? "train.steps" : "train.valid_batches"),
       inert(at + ".data_loader", any, "it has no keys"),
-      inert(at + ".data_loader.datasets_type", text, "token files are those of GPT"),
       inert(at + ".data_loader.use_broadcast_data", boolean, "each rank reads what it needs"),
       used(at + ".data_loader.config.data_path", any, data),
       inert(at + ".data_loader.config.create_attention_mask", boolean, mask),
-      inert(at + ".data_loader.config.create_compressed_eod_mask", boolean, compressed),
-      inert(at + ".data_loader.config.eod_pad_length", whole, compressed),
+      training ? used(at + ".data_loader.config.create_compressed_eod_mask", boolean, "data.reset_attention_mask", false)
+               : inert(at + ".data_loader.config.create_compressed_eod_mask", boolean, kOfTraining),
+      inert(at + ".data_loader.config.eod_pad_length", whole,
+            "it bounds how many documents of a row MindFormers tells apart; here all are"),
       inert(at + ".data_loader.config.mmap_bin_files", boolean, "files of tokens are always mapped"),
       inert(at + ".data_loader.config.num_dataset_builder_threads", whole, kLoader),
       inert(at + ".data_loader.config.token_dtype", text, "the index of the files says it"),
@@ -58,14 +60,16 @@ void add_data_set(MindFormersTable& t, const std::string& at, bool training) {
       inert(at + ".token_monitor_config", any, "it counts with token_monitor alone"),
       inert(at + ".eod_token_id", whole, "it counts with eod_reset alone"),
       inert(at + ".do_eval", boolean, "which data set is which follows from its section"),
-      inert(at + ".profile", boolean, "`ravine bench train --profile` tells where time goes"),
-      inert(at + ".auto_tune", boolean, "the loader needs no tuning of its threads"),
-      inert(at + ".filepath_prefix", text, "nothing is tuned, so no file of what was tuned is written"),
-      inert(at + ".autotune_per_step", whole, "the loader needs no tuning of its threads"),
+      inert(at + ".profile", boolean, kAtTheTop),
+      inert(at + ".auto_tune", boolean, kAtTheTop),
+      inert(at + ".filepath_prefix", text, kAtTheTop),
+      inert(at + ".autotune_per_step", whole, kAtTheTop),
       used(at + "_task.type", text, data, nullptr, {"CausalLanguageModelDataset"}),
       inert(at, any, "it has no keys"),
       inert(at + "_task", any, "it has no keys"),
   });
+  t.add_only(at + ".data_loader.datasets_type", text, {"GPTDataset"}, "token files are those of GPT",
+             "token files are those of GPT", "write GPTDataset");
   t.add_only(at + ".drop_remainder", boolean, {true}, "rows that fill no batch are left out",
              "rows that fill no batch are left out at the end of an epoch", "set it to True");
   t.add_only(at + ".data_loader.config.pad", whole, {-1}, "every label counts", "labels of every id count in token files",
@@ -84,18 +88,18 @@ void add_training_data(MindFormersTable& t) {
          inert("eval_dataset.seed", whole, "the seed at the top replaces it, in MindFormers too"),
          used(at + ".data_loader.shuffle", boolean, "data.shuffle", true),
          used(at + ".data_loader.config.seed", whole, "data.seed", 1234),
-         inert(other + "config.seed", whole, "that of train_dataset counts for both"),
-         used(at + ".data_loader.sizes", wholes, "train.steps"), used(at + ".repeat", whole, "train.steps", 1),
+         inert(other + "config.seed", whole, kOfTraining, 1234), used(at + ".data_loader.sizes", wholes, "train.steps"),
+         used(at + ".repeat", whole, "train.steps", 1),
          inert("eval_dataset.repeat", whole, "an evaluation goes over its data once"),
          inert(other + "shuffle", boolean, "the order of an evaluation decides no number"),
-         inert(other + "sizes", wholes, "train.valid_batches says how much is evaluated")});
+         inert(other + "sizes", wholes, "all rows of data_path are evaluated, once; num_samples bounds them")});
   for (const auto& [key, type, option] : {std::tuple{"seq_length", whole, "data.sequence_length"},
                                           {"split", text, "data.split"},
                                           {"eod", whole, "data.eod"},
                                           {"eod_mask_loss", boolean, "data.eod_mask_loss"},
                                           {"reset_position_ids", boolean, "data.reset_position_ids"},
                                           {"reset_attention_mask", boolean, "data.reset_attention_mask"}})
-    t.add({used(config + key, type, option), inert(other + "config." + key, type, "that of train_dataset counts for both")});
+    t.add({used(config + key, type, option), inert(other + "config." + key, type, kOfTraining)});
 }
 
 }  // namespace
@@ -126,8 +130,8 @@ void add_mindformers_update_rows(MindFormersTable& t) {
       used("runner_wrapper.scale_sense.max_scale_window", whole, "precision.scale_window", 1000),
       used("runner_wrapper.scale_sense.min_scale_window", whole, "precision.scale_window", 20),
       used("runner_wrapper.local_norm", boolean, "log.local_norms", false),
-      used("runner_wrapper.calculate_per_token_loss", boolean, "train.loss_average", false),
-      used("runner_wrapper.use_skip_data_by_global_norm", boolean, "health.skip_norm", false),
+      inert("runner_wrapper.calculate_per_token_loss", boolean, kAtTheTop),
+      inert("runner_wrapper.use_skip_data_by_global_norm", boolean, kAtTheTop),
       inert("runner_wrapper.global_norm_spike_threshold", number, "that of monitor_config counts, in MindFormers too"),
       inert("runner_wrapper.micro_batch_num", whole, "parallel_config.micro_batch_num counts, in MindFormers too"),
       inert("runner_wrapper.loss_scale_value", number, "scale_sense counts, in MindFormers too"),
@@ -217,11 +221,29 @@ void add_checkpoint_monitor(MindFormersTable& t, const std::string& at) {
 // Adds callbacks that observe a run or a device. MindSpore's own callbacks have only the keys listed here.
 void add_watching_rows(MindFormersTable& t, const std::string& at, const std::string& type,
                        const std::vector<GivenKey>& given) {
+  if (type == "ColdHotExpertMonitor") {
+    for (const GivenKey& k : given)
+      if (k.key.starts_with(at + "."))
+        t.add({k.key == at + ".type"
+                   ? refused(k.key, text,
+                             "MindFormers makes it by moe_config.enable_cold_hot_expert, and cannot make a listed one",
+                             "leave the item out")
+                   : inert(k.key, any, "its callback is refused")});
+    return;
+  }
+  if (type == "StressTestModelMonitor") {
+    for (const GivenKey& k : given)
+      if (k.key.starts_with(at + "."))
+        t.add({k.key == at + ".type"
+                   ? refused(k.key, text, "a run starts no second training to test its machine",
+                             "leave it out; `ravine check layouts` and `ravine check determinism` compare runs bit for bit")
+                   : inert(k.key, any, "its callback is refused")});
+    return;
+  }
   const bool profiles = type == "ProfileMonitor", sums_up = type == "SummaryMonitor", clock = type == "TimeMonitor";
-  const char* why = profiles || sums_up              ? "its callback is refused"
-                    : clock                          ? "every line has the time of its step"
-                    : type == "ColdHotExpertMonitor" ? "it counts with moe_config.enable_cold_hot_expert alone"
-                                                     : "it is about an Ascend device";
+  const char* why = profiles || sums_up ? "its callback is refused"
+                    : clock             ? "every line has the time of its step"
+                                        : "it is about an Ascend device";
   for (const GivenKey& k : given) {
     const std::string name = k.key.starts_with(at + ".") ? k.key.substr(at.size() + 1) : "";
     if (name == "type" && profiles)
@@ -232,6 +254,25 @@ void add_watching_rows(MindFormersTable& t, const std::string& at, const std::st
     else if (!name.empty() && (!clock || name == "type" || name == "data_size" || name == "data_time"))
       t.add({inert(k.key, any, why)});
   }
+}
+
+// Adds MindSpore's callback that ends a run on a signal.
+void add_exit_rows(MindFormersTable& t, const std::string& at, const std::vector<GivenKey>& given) {
+  if (at.starts_with("eval_")) {
+    for (const GivenKey& k : given)
+      if (k.key.starts_with(at + ".")) t.add({inert(k.key, any, "an evaluation has nothing to save, and ends on any signal")});
+    return;
+  }
+  t.add({
+      inert(at + ".type", text, "a run ends in good order on SIGTERM, SIGINT, SIGUSR1 or SIGHUP with it or without"),
+      used(at + ".save_ckpt", boolean, "checkpoint.on_stop", true),
+      inert(at + ".save_mindir", boolean, "no MindIR is exported: it is a graph for MindSpore's runtime alone"),
+      used(at + ".file_name", text, "refused where a file is left that MindSpore would begin from", "Net"),
+      used(at + ".directory", text, "refused where a file is left that MindSpore would begin from", "./"),
+      used(at + ".sig", whole, "train.stop_signal", 15),
+  });
+  t.add_only(at + ".config_file", any, {nullptr}, "no file is named", "a run looks at no file of GracefulExit",
+             "leave it out; `ravine stop OUTPUT_DIR` ends a run in good order");
 }
 
 // Returns why an item callbacks[7] is invalid; "" if it is valid. An item needs a type, and its predecessors in the
@@ -300,9 +341,7 @@ void add_mindformers_callback_rows(MindFormersTable& t, const std::vector<GivenK
       for (const char* key : {"expert_num", "micro_batch_num", "gradient_accumulation_steps"})
         t.add({inert(at + "." + key, whole, "the run itself says it")});
     } else if (type == "OnRequestExit") {
-      t.add({inert(at + ".type", text, "SIGTERM always saves and stops")});
-      for (const char* key : {"save_ckpt", "save_mindir", "file_name", "directory", "config_file", "sig"})
-        t.add({inert(at + "." + key, any, "SIGTERM, SIGINT and SIGUSR1 always save and stop, with it or without")});
+      add_exit_rows(t, at, given);
     } else if (type == "EvalCallBack") {
       t.add({inert(at + ".type", text, "do_eval adds it, in MindFormers too")});
       for (const char* key : {"eval_func", "step_interval", "epoch_interval"})

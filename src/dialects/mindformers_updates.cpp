@@ -26,8 +26,7 @@ void choose_steps(Translation& t, const MindFormersSizes& s) {
   }
   t.set("train.micro_batch", s.micro, batch);
   t.set("train.global_batch", s.global, batch);
-  if (t.is_on("calculate_per_token_loss") || t.is_on("runner_wrapper.calculate_per_token_loss") ||
-      t.is_on("model.model_config.calculate_per_token_loss"))
+  if (t.is_on("calculate_per_token_loss") || t.is_on("model.model_config.calculate_per_token_loss"))
     t.set("train.loss_average", "tokens", "calculate_per_token_loss");
   else if (s.semi && s.data > 1)  // one program on all ranks: the mean over their tokens
     t.set("train.loss_average", "global-micro", "parallel.parallel_mode");
@@ -48,9 +47,15 @@ int64_t layers_of_model(const Translation& t) {
   return key.empty() ? 32 : t.whole(key);
 }
 
+// Returns the number of parts of a stage. pp_interleave_num counts with pipeline_interleave alone.
+int64_t parts_of_stage(const Translation& t, const MindFormersSizes& s) {
+  if (s.pipeline < 2 || !t.is_on("parallel.pipeline_config.pipeline_interleave")) return 1;
+  return std::max<int64_t>(1, t.whole("model.model_config.pp_interleave_num"));
+}
+
 // Returns the layers of each pipeline part, in the order of the model: an even share plus `offset`.
 std::vector<int64_t> layers_of_parts(const Translation& t, const MindFormersSizes& s) {
-  const int64_t rounds = s.pipeline > 1 ? std::max<int64_t>(1, t.whole("model.model_config.pp_interleave_num")) : 1;
+  const int64_t rounds = parts_of_stage(t, s);
   std::vector<int64_t> each(static_cast<size_t>(s.pipeline * rounds), layers_of_model(t) / (s.pipeline * rounds));
   size_t part = 0;
   const auto add = [&](const Json& n) {
@@ -335,7 +340,7 @@ void choose_guards(Translation& t, bool semi) {
              "correct it, or set use_clip_grad: False");
   t.set("optimizer.clip_norm", clips ? norm : 0.0,
         t.has("runner_wrapper.max_grad_norm") ? "runner_wrapper.max_grad_norm" : "runner_wrapper.type");
-  const bool skips = t.is_on("use_skip_data_by_global_norm") || t.is_on("runner_wrapper.use_skip_data_by_global_norm");
+  const bool skips = t.is_on("use_skip_data_by_global_norm");
   const bool stops = t.is_on("monitor_config.check_for_global_norm"), monitors = t.is_on("monitor_config.monitor_on");
   const std::string limit = "monitor_config.global_norm_spike_threshold",
                     count = "monitor_config.global_norm_spike_count_threshold";
@@ -381,9 +386,15 @@ void set_mindformers_ranks(Translation& t, const MindFormersSizes& s) {
   if (s.expert > 1) t.set("parallel.expert", s.expert, "parallel_config.expert_parallel");
   if (s.pipeline > 1) {
     t.set("parallel.pipeline", s.pipeline, "parallel_config.pipeline_stage");
-    const std::string parts = "model.model_config.pp_interleave_num";
-    const int64_t virtual_stages = std::max<int64_t>(1, t.whole(parts));
-    if (virtual_stages > 1) t.set("parallel.virtual", virtual_stages, parts);
+    const std::string parts = "model.model_config.pp_interleave_num",
+                      interleave = "parallel.pipeline_config.pipeline_interleave";
+    const int64_t virtual_stages = parts_of_stage(t, s);
+    if (virtual_stages > 1)
+      t.set("parallel.virtual", virtual_stages, parts);
+    else if (t.whole(parts) > 1)
+      t.becomes(parts, KeyStatus::inert, "it counts with pipeline_config.pipeline_interleave alone, in MindFormers too");
+    else if (t.has(interleave))
+      t.becomes(interleave, KeyStatus::inert, "it counts with pp_interleave_num above 1 alone");
     const std::string key = "model.model_config.offset";
     const Json& offset = t.value(key);
     if (offset.is_array() && !offset.empty()) {
@@ -401,8 +412,15 @@ void set_mindformers_ranks(Translation& t, const MindFormersSizes& s) {
         t.set("parallel.stage_layers", each, key);
     }
   }
-  if (t.is_on("parallel.enable_parallel_optimizer") && s.data > 1)
-    t.set("parallel.zero", 1, "parallel.enable_parallel_optimizer");
+  if (t.is_on("parallel.enable_parallel_optimizer") && s.data > 1) {
+    const std::string shard = "parallel.parallel_optimizer_config.gradient_accumulation_shard";
+    const bool divides = t.is_on(shard) && s.micro_batches > 1;
+    if (!divides && t.has(shard))
+      t.becomes(shard, KeyStatus::inert,
+                t.is_on(shard) ? "a step has one micro batch, whose gradients are not added up"
+                               : "gradients are whole on each rank, as without it");
+    t.set("parallel.zero", divides ? 2 : 1, divides ? shard : "parallel.enable_parallel_optimizer");
+  }
   const std::string strategy = "parallel.dataset_strategy";
   if (s.data * s.tensor * s.pipeline > 1 && gives(t, "parallel.full_batch") && !t.is_on("parallel.full_batch")) {
     const Json& given = t.value(strategy);

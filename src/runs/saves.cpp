@@ -208,11 +208,16 @@ void Saves::end_stopped(int64_t done) { throw Stopped(ended_early(done)); }
 
 std::string Saves::ended_early(int64_t done) {
   std::string lost;
-  if (ranks_.first() && newest_ != done && done > 0)
+  const bool meant = !config_.checkpoint.on_stop && not_saved_.empty();
+  if (ranks_.first() && newest_ != done && done > 0 && !meant)
     lost = fmt::format("stopped after step {}, which was not saved{}; {}", done, not_saved_.empty() ? "" : ": " + not_saved_,
                        what_is_kept());
   lost = gather_texts(ranks_.all(), lost)[0];  // only the first rank knows if it is complete
   if (!lost.empty()) fail("{}", lost);
+  if (meant && newest_ != done && done > 0)
+    return fmt::format("stopped after step {}, not saved (checkpoint.on_stop=false); {}", done,
+                       newest_ ? fmt::format("{} goes on from step {}", command_that_goes_on(), *newest_)
+                               : std::string("no checkpoint was saved before"));
   return done > 0 ? fmt::format("stopped after step {}, saved; {} goes on from there", done, command_that_goes_on())
                   : "stopped before the first step; the same command begins there";
 }

@@ -86,6 +86,23 @@ void refuse(const std::optional<Beyond>& beyond) {
                     beyond->fix + ", or set checkpoint.layout=ravine, whose files Megatron does not read");
 }
 
+// True if a checkpoint has no state of the optimizer: --no-save-optim.
+bool is_weights_alone(const std::string& ranks) {
+  try {
+    const MegatronFolder found = open_megatron(ranks, StateKind::weights);
+    return found.ranks[0].file && argument(*found.ranks[0].file, "no_save_optim").value_or(0) != 0;
+  } catch (const UserError&) {  // reported when the checkpoint is opened
+    return false;
+  }
+}
+
+void refuse_weights_alone(const std::string& from, const std::string& ranks) {
+  if (is_weights_alone(ranks))
+    throw UserError(
+        "weights alone", ranks, "it was saved without the state of the optimizer (--no-save-optim)",
+        fmt::format("begin from its weights in another train.output: model.weights={0} (--load {0} --finetune)", from));
+}
+
 // Returns the parameter names of the checkpoint to resume from; a run that resumes from the names of 2023 keeps them.
 MegatronNames names_in(const std::string& folder) {
   if (folder.empty()) return MegatronNames::mcore;
@@ -121,6 +138,7 @@ class MegatronFiles : public CheckpointFiles {
   Publisher publisher(const OpenedRun& run) const override;
   std::string folder(const Config& c) const override { return c.train.output; }
   std::string how_to_go_on(const Config& c) const override {
+    if (!c.checkpoint.optimizer) return "nothing (checkpoints are weights alone)";
     return c.checkpoint.resume == kResumeNewest ? std::string("the same command")
                                                 : "the same command with checkpoint.resume=auto (--load as --save)";
   }
@@ -149,7 +167,10 @@ std::string MegatronFiles::to_resume(const Config& c) const {
     throw UserError("no checkpoint of Megatron", where, fmt::format("it holds {} or folders mp_rank_TT", kMegatronTracker),
                     "correct the path");
   const std::string ranks = megatron_ranks(from);
-  if (fs::path(ranks).filename() != kMegatronRelease) return ranks;
+  if (fs::path(ranks).filename() != kMegatronRelease) {
+    refuse_weights_alone(from, ranks);
+    return ranks;
+  }
   if (newest) return "";
   throw UserError("weights alone", ranks, "a release has no step to go on from",
                   fmt::format("begin from them: model.weights={}", from));
@@ -163,6 +184,7 @@ Publisher MegatronFiles::publisher(const OpenedRun& run) const {
   MegatronState s = megatron_state_of(c, c.optimizer.lr, notes);
   s.layout = layout_of(c, *run.model, names_in(to_resume(c)));
   s.distributed = c.parallel.zero == 1;
+  s.states = c.checkpoint.optimizer;
   s.ranks = run.spec->layout.mesh.data;
   s.compute = run.spec->types.compute;
   s.dynamic_scale = s.compute == DType::f16 && c.precision.loss_scale.value_or(0) == 0;

@@ -81,9 +81,12 @@ class MegatronTensorBoard : public Hook {
   void after_step(RunView& run, StepReport& r) override {
     if (r.step % every_ != 0 && r.more.empty()) return;
     const int64_t samples = r.step * run.config().train.global_batch;
+    const auto one = [&](const std::string& tag, double value) {
+      if (!leaves_out(run.config().log, tag)) writer_->scalar(tag, r.step, value);
+    };
     const auto both = [&](const std::string& tag, double value) {
-      writer_->scalar(tag, r.step, value);
-      writer_->scalar(tag + " vs samples", samples, value);
+      one(tag, value);
+      if (!leaves_out(run.config().log, tag)) writer_->scalar(tag + " vs samples", samples, value);
     };
     try {
       if (r.step % every_ == 0 && !r.left_out) {
@@ -95,9 +98,9 @@ class MegatronTensorBoard : public Hook {
         if (!r.overflow) both("grad-norm", r.grad_norm);
         if (r.gradient_zeros && !r.skipped) both("num-zeros", static_cast<double>(*r.gradient_zeros));
         if (r.weight_norm) both("params-norm", *r.weight_norm);
-        if (r.tflops) writer_->scalar("throughput", r.step, *r.tflops);
-        writer_->scalar("iteration-time", r.step, r.step_time);
-        writer_->scalar("mem-allocated-bytes", r.step, r.memory_mb * (1 << 20));
+        if (r.tflops) one("throughput", *r.tflops);
+        one("iteration-time", r.step_time);
+        one("mem-allocated-bytes", r.memory_mb * (1 << 20));
       }
       if (const auto loss = valid_loss(r)) {
         both("lm loss validation", *loss);

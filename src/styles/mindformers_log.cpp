@@ -10,6 +10,7 @@
 #include "io/convert/mindformers.h"
 #include "io/convert/weights.h"
 #include "styles/event_files.h"
+#include "styles/mindformers_monitor.h"
 
 namespace ravine {
 namespace {
@@ -78,12 +79,7 @@ class MindFormersConsole : public Hook {
 
   void start(RunView& run, int64_t) override {
     epochs_.look(run);
-    if (const std::string& target = run.config().log.monitor_target; !target.empty()) try {
-        target_ = std::regex(target);
-      } catch (const std::regex_error& e) {
-        throw UserError(fmt::format("'{}' is no regular expression: {}", target, e.what()), "log.monitor_target",
-                        "it names parameters by a regular expression", "correct it");
-      }
+    monitor_.emplace(run.config().log);
   }
 
   void after_step(RunView& run, StepReport& r) override {
@@ -123,7 +119,9 @@ class MindFormersConsole : public Hook {
     run.log().line("{}{}", prefix(), bar_line(l));
     if (r.spikes > 0) skipped(run, r);
     if (r.embedding_local_norm) run.log().line("{}embedding_local_norm: {}", prefix(), f32_text(*r.embedding_local_norm));
-    if (r.step % c.log.monitor_every == 0) monitor(run, r, l);
+    monitor_->each(run, r, c.log.monitor, false, [&](const std::string& tag, double value) {
+      run.log().line("{}{} {}: {:.4f}", prefix(), place_text(l), tag, value);
+    });
     for (const auto& [name, value] : r.more)
       if (name == "valid_loss")
         run.log().line("{}Eval result: PerplexityMetric is {{'loss': {}, 'PPL': {}}}", prefix(), value, std::exp(value));
@@ -158,54 +156,20 @@ class MindFormersConsole : public Hook {
     return fmt::format(" norm_size: ({})\nlocal_norm:\n({})", sizes, values);
   }
 
-  void monitor(RunView& run, const StepReport& r, const MindFormersLine& l) {
-    const LogOptions& log = run.config().log;
-    const auto say = [&](const std::string& tag, double value) {
-      run.log().line("{}{} {}: {:.4f}", prefix(), place_text(l), tag, value);
-    };
-    double squares = 0;
-    for (const LocalNorm& n : in_mindformers_order(r.local_norms, run.model_config())) {
-      double own = 0;
-      for (size_t i = 0; i < n.ranks.size(); ++i)
-        if (n.ranks[i] == 0) own = n.squares[i];
-      squares += own;
-      if (asks(log, "local_norm") && fits(n.parameter)) say("local_norm/" + n.parameter, std::sqrt(own));
-    }
-    if (asks(log, "device_local_norm")) say("device_local_norm", std::sqrt(squares));
-    if (asks(log, "local_loss")) say("micro_local_loss", r.loss);
-    if (asks(log, "device_local_loss")) say("device_accum_local_loss", r.loss);
-    if (!r.state_squares.empty()) states(run, r, say);
-    if (asks(log, "throughput") && log.baseline > 0)
-      say("throughput_linearity",
-          static_cast<double>(l.batch) / static_cast<double>(l.ranks) / std::max(1e-9, l.seconds) / log.baseline);
-  }
-
-  template <class Say>
-  void states(RunView& run, const StepReport& r, Say&& say) {
-    const LogOptions& log = run.config().log;
-    double weights = 0;
-    std::vector<LocalNorm> norms[2];
-    for (const auto& [name, squares] : r.state_squares) {
-      const size_t slash = name.find('/');
-      const std::string kind = name.substr(0, slash);
-      if (kind == "weights") weights += squares;
-      if (kind == "m" || kind == "v")
-        norms[kind == "v"].push_back({.parameter = name.substr(slash + 1), .ranks = {0}, .squares = {squares}, .counts = {0}});
-    }
-    if (asks(log, "optimizer_state"))
-      for (const int v : {0, 1})
-        for (const LocalNorm& n : in_mindformers_order(norms[v], run.model_config()))
-          if (fits(n.parameter)) say(fmt::format("adam_{}_norm/{}", v ? 'v' : 'm', n.parameter), std::sqrt(n.squares[0]));
-    if (asks(log, "weight_state")) say("weight_norm", std::sqrt(weights));
-  }
-
-  bool fits(const std::string& name) const { return !target_ || std::regex_search(name, *target_); }
-
   int64_t every_;
   Epochs epochs_;
   EpochMean mean_;
-  std::optional<std::regex> target_;
+  std::optional<MindFormersMonitor> monitor_;
 };
+
+// Calls `write` with the share of each expert of a layer in the choices of its router.
+template <class Write>
+void expert_loads(int64_t layer, const std::vector<int64_t>& claims, Write&& write) {
+  double all = 0;
+  for (const int64_t n : claims) all += static_cast<double>(n);
+  for (size_t i = 0; i < claims.size(); ++i)
+    write(fmt::format("expert_load/{}/ep_{}", layer, i), all > 0 ? static_cast<double>(claims[i]) / all : 0);
+}
 
 class MindFormersTensorBoard : public Hook {
  public:
@@ -214,6 +178,7 @@ class MindFormersTensorBoard : public Hook {
   void start(RunView& run, int64_t done) override {
     const std::string& given = run.config().log.tensorboard_dir;
     writer_ = event_writer(given.empty() ? run.path("tensorboard") : given + "/rank_0", done);
+    monitor_.emplace(run.config().log);
   }
 
   void after_step(RunView& run, StepReport& r) override {
@@ -221,9 +186,12 @@ class MindFormersTensorBoard : public Hook {
     const double batch = static_cast<double>(run.config().train.global_batch),
                  per_rank = batch / r.ranks / std::max(1e-9, r.step_time);
     const int64_t samples = r.step * run.config().train.global_batch;
+    const auto one = [&](const std::string& tag, double value) {
+      if (!leaves_out(run.config().log, tag)) writer_->scalar(tag, r.step, value);
+    };
     const auto both = [&](const std::string& tag, double value) {
-      writer_->scalar(tag, r.step, value);
-      writer_->scalar(tag + "_vs_samples", samples, value);
+      one(tag, value);
+      if (!leaves_out(run.config().log, tag)) writer_->scalar(tag + "_vs_samples", samples, value);
     };
     try {
       both("learning-rate", r.lr);
@@ -233,10 +201,11 @@ class MindFormersTensorBoard : public Hook {
       both("grad-norm", r.grad_norm);
       both("iteration-time", r.step_time);
       both("throughput", per_rank);
-      writer_->scalar("B-samples-per-day", r.step, per_rank * r.ranks * 86400 / 1e9);
-      for (size_t i = 0; i < r.routers.layers.size(); ++i)
-        writer_->scalar(fmt::format("expert_load/{}", r.routers.layers[i]), r.step, r.routers.load[i]);
+      one("B-samples-per-day", per_rank * r.ranks * 86400 / 1e9);
+      for (size_t i = 0; i < r.routers.claims.size(); ++i) expert_loads(r.routers.layers[i], r.routers.claims[i], one);
       for (const auto& [name, value] : r.more) writer_->scalar(name, r.step, value);
+      monitor_->each(run, r, run.config().log.tensorboard_monitor, true,
+                     [&](const std::string& tag, double value) { writer_->scalar(tag, r.step, value); });
       writer_->flush();
     } catch (const Error& e) {
       run.log().warn("TensorBoard file: {}; the run goes on", e.what());
@@ -245,6 +214,7 @@ class MindFormersTensorBoard : public Hook {
 
  private:
   int64_t every_;
+  std::optional<MindFormersMonitor> monitor_;
   std::unique_ptr<EventWriter> writer_;
 };
 

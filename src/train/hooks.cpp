@@ -316,7 +316,7 @@ class Checkpoints : public Hook {
   }
   // Saves again if the save of the last step has failed.
   void finish(RunView& run, bool stopped) override {
-    if (!run.last_report() || (!stopped && every_ == 0)) return;
+    if (!run.last_report() || (stopped ? !run.config().checkpoint.on_stop : every_ == 0)) return;
     if (const int64_t step = run.last_report()->step; !run.is_saved(step)) run.save_checkpoint(step);
   }
 

@@ -255,10 +255,7 @@ StepReport Trainer::report_of(const StepResult& r, int64_t step, const UpdateRat
   if (c.health.embedding_norm > 0) report.embedding_local_norm = embedding_squares(engine);
   report.gradient_zeros = r.gradient_zeros;
   if (figure_due(c, "weight_norm", step)) report.weight_norm = weight_norm(engine);
-  const bool monitored = !c.log.monitor.empty() && step % c.log.monitor_every == 0;
-  const auto asked = [&](const char* what) {
-    return monitored && std::find(c.log.monitor.begin(), c.log.monitor.end(), what) != c.log.monitor.end();
-  };
+  const auto asked = [&](const char* what) { return step % c.log.monitor_every == 0 && monitors(c.log, what); };
   const std::string norms = asked("local_norm") || asked("device_local_norm") ? "*" : c.log.local_norms;
   if (!norms.empty()) report.local_norms = gather_local_norms(engine, norms);
   if (asked("optimizer_state") || asked("weight_state")) report.state_squares = state_squares(engine);
@@ -435,8 +432,8 @@ void Trainer::say_what_stops() const {
   const int64_t saved = saves_->newest().value_or(0);
   const double seconds = last_ && last_->step_time > 0 ? last_->step_time : step_seconds_;
   stop_->say_when_asked(
-      fmt::format("stopping: step {} is finished and saved first (a step takes {}); Ctrl-C again ends at once and {}",
-                  progress_.done + 1, roughly(seconds),
+      fmt::format("stopping: step {} is finished {}first (a step takes {}); Ctrl-C again ends at once and {}",
+                  progress_.done + 1, run_.config().checkpoint.on_stop ? "and saved " : "", roughly(seconds),
                   saved > 0 ? fmt::format("loses what came after {}", checkpoint_name(saved))
                             : "loses the whole run: nothing is saved yet"),
       fmt::format("ended at once: {}", saved > 0 ? fmt::format("what came after {} is not saved; {} goes on from there",

@@ -390,7 +390,7 @@ def test_a_run_ends_by_plan(folder):
 def test_figures_on_request(folder):
     """--log-params-norm, --log-num-zeros-in-grad and --log-throughput: in lines, in metrics.jsonl and in the folder of --tensorboard-dir, which has a point of every step."""
     documents(folder)
-    asked, found = ["--log-params-norm", "--log-num-zeros-in-grad", "--log-throughput", "--log-interval", 2], {}
+    asked, found = ["--log-params-norm", "--log-num-zeros-in-grad", "--log-throughput", "--log-timers-to-tensorboard", "--log-interval", 2], {}
     for name, ranks, more in (("one", 1, []), ("tensor", 2, ["--tensor-model-parallel-size", 2]), ("shards", 2, ["--use-distributed-optimizer"])):
         out, board = folder / name, folder / f"board-{name}"
         said = megatron(folder, "--save", out, "--tensorboard-dir", board, *asked, *more, ranks=ranks).stderr
@@ -407,7 +407,7 @@ def test_figures_on_request(folder):
     # Rows of the embedding whose ids a step has not seen have no gradient: at least 256 - 64 of them, of 32 elements.
     check(all(192 * 32 <= zeros < 256 * 32 for _, zeros in found["one"]), f"{found}")
     check(all(a[1] == b[1] and abs(a[0] - b[0]) < 1e-4 * a[0] for name in found for a, b in zip(found[name], found["one"])), f"{found}")
-    megatron(folder, "--save", folder / "plain", "--tensorboard-dir", folder / "plain/tensorboard", "--tensorboard-log-interval", 4)
+    megatron(folder, "--save", folder / "plain", "--tensorboard-dir", folder / "plain/tensorboard", "--tensorboard-log-interval", 4, "--log-timers-to-tensorboard")
     events = b"".join(p.read_bytes() for p in (folder / "plain/tensorboard").glob("events.out.tfevents.*"))
     check(events.count(b"iteration-time") == 2 and b"num-zeros" not in events and "gradient_zeros" not in (folder / "plain/metrics.jsonl").read_text(), f"{events[:200]}")
 

@@ -72,6 +72,12 @@ class Number(Kind):
         return (self.zero and value == 0) or (self.low <= value and (value < self.high if self.below else value <= self.high))
 
 
+class Signal(Number):
+    """The number of a signal that a run can wait for."""
+    def takes(self, kind, value):
+        return super().takes(kind, value) and value not in (4, 5, 6, 7, 8, 9, 11, 13, 17, 19, 31, 32, 33)
+
+
 def real(low, high, *with_, **more):
     return Number(low, high, *with_, whole=False, **more)
 
@@ -225,11 +231,11 @@ OPTIONS = {
     "parallel.patience": real(2, 3600), "parallel.interface": FREE,
     "checkpoint.every": Number(0, STEPS), "checkpoint.keep": Number(0, 10**6), "checkpoint.resume": NAME, "checkpoint.shard_mb": Number(1, 10**6), "checkpoint.model_dtype": Text(choices=("auto", "f32", "bf16", "f16")),
     "checkpoint.layout": Text(choices=("ravine", "mindformers", "deepspeed", "megatron", "trainer")), "checkpoint.prefix": NAME, "checkpoint.format": Text(choices=("safetensors", "ckpt")), "checkpoint.copies": ListOf(Text(choices=("network", "trainable"))), "checkpoint.data_steps": Number(-1, STEPS),
-    "checkpoint.verify": Bool(), "checkpoint.other_data": Bool(),
+    "checkpoint.verify": Bool(), "checkpoint.other_data": Bool(), "checkpoint.on_stop": Bool(), "checkpoint.optimizer": Bool(), "train.stop_signal": Signal(0, 64),
     "offload.optimizer": Text(choices=("none", "cpu", "disk"), with_=("offload.path=there",)), "offload.params": Text(choices=("none", "cpu", "disk"), with_=("offload.path=there",)), "offload.path": FREE,
     "offload.block_kb": Number(1, 2**20), "offload.queue_depth": Number(1, 4096), "offload.threads": Number(1, 256), "offload.buffers": Number(1, 1024), "offload.pin": Bool(),
     "log.every": Number(1, STEPS), "log.tensorboard": Bool(), "log.local_norms": Text(example="*"), "log.style": Text(choices=("ravine", "mindformers", "megatron")), "log.sink": Number(0, STEPS), "log.monitor": ListOf(Text(choices=("local_loss", "device_local_loss", "local_norm", "device_local_norm", "optimizer_state", "weight_state", "throughput", "drop_rate"))),
-    "log.monitor_every": Number(1, STEPS), "log.monitor_target": FREE, "log.baseline": real(1e-9, 1e12, zero=True), "log.tensorboard_dir": FREE, "log.tensorboard_every": Number(0, STEPS), "log.figures": ListOf(Text(choices=("weight_norm", "gradient_zeros", "tflops"))), "probe.inject": Records(), "probe.dump": Records(),
+    "log.monitor_every": Number(1, STEPS), "log.monitor_target": FREE, "log.baseline": real(1e-9, 1e12, zero=True), "log.tensorboard_dir": FREE, "log.tensorboard_every": Number(0, STEPS), "log.tensorboard_omit": ListOf(Text(choices=("learning-rate", "batch-size", "loss-scale", "world-size", "grad-norm", "iteration-time", "throughput", "B-samples-per-day", "mem-allocated-bytes", "lm-loss-validation-ppl", "expert_load"))), "log.tensorboard_monitor": ListOf(Text(choices=("local_loss", "device_local_loss", "local_norm", "device_local_norm", "optimizer_state", "weight_state", "throughput"))), "log.figures": ListOf(Text(choices=("weight_norm", "gradient_zeros", "tflops"))), "probe.inject": Records(), "probe.dump": Records(),
     "health.skip_norm": real(1e-12, 1e12, zero=True), "health.stop_norm": real(1e-12, 1e12, zero=True), "health.stop_not_finite": Bool(), "health.skip_count": Number(0, 10**9, "health.skip_norm=1"), "health.embedding_norm": real(1e-12, 1e18, zero=True),
 }
 

@@ -47,6 +47,7 @@ void add_further(const Geometry& g, Json& out) {
   constexpr const char* kScalings[] = {"none", "linear", "dynamic", "yarn", "llama3", "longrope"};
   if (s.rope) out["rope_scaling_type"] = kScalings[s.rope->type], out["rope_scaling_factor"] = s.rope->factor;
   out["sliding_window"] = s.window(g.layers - 1);
+  out["vocabulary"] = g.vocabulary;
   out["num_experts"] = s.moe ? s.moe->routing.experts : 0;
   if (s.moe) out["moe_router_topk"] = s.moe->routing.top_k, out["moe_ffn_hidden_size"] = s.moe->width;
 }

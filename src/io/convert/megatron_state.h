@@ -30,6 +30,7 @@ ForeignState open_megatron_state(const std::string& path, const Json& model, con
 
 // The settings of write_megatron_state; megatron_state_of makes them from the options of a run.
 struct MegatronState {
+  bool states = true;        // false: weights alone, as for --no-save-optim; Megatron does not go on from these
   MegatronLayout layout;     // with its `place`: "iter_0000100/", or "" if the folder itself is to be that one
   bool distributed = false;  // write distrib_optim.pt, as for --use-distributed-optimizer without --overlap-grad-reduce
   // Number of data ranks. With the distributed optimizer's legacy form, Megatron resumes only with the same number.

@@ -52,7 +52,7 @@ class MegatronRunFolder {
       }
       create_folders(folder_of(folder.path(files_[0][i].path)));
       write_rank(folder, files_[0][i], trained, progress);
-      if (s_.distributed) write_distrib(folder, distrib_file(files_[0][i].path), trained, progress);
+      if (s_.distributed && s_.states) write_distrib(folder, distrib_file(files_[0][i].path), trained, progress);
     }
     if (s_.layout.place.empty()) return;
     std::vector<NamedElements> types;
@@ -194,6 +194,7 @@ class MegatronRunFolder {
                 {"lr", s_.optimizer.lr},
                 {"weight_decay", s_.optimizer.weight_decay},
                 {"clip_grad", s_.optimizer.clip_norm},
+                {"no_save_optim", !s_.states},
                 {"no_save_rng", true},
                 {"ckpt_format", "torch"}};
     out.update(s_.arguments);
@@ -206,8 +207,8 @@ class MegatronRunFolder {
     TorchFields w(folder.path(f.path), progress, true);
     w.out.begin_dict();
     put_model(w, f, g_, s_.layout, s_.compute, arguments());
-    w.key("optimizer"), put_optimizer(w, trained);
-    if (!s_.scheduler.empty()) {
+    if (s_.states) w.key("optimizer"), put_optimizer(w, trained);
+    if (s_.states && !s_.scheduler.empty()) {
       Json scheduler = s_.scheduler;
       scheduler["num_steps"] = samples();
       w.key("opt_param_scheduler"), w.json(scheduler);

@@ -289,7 +289,7 @@ TEST(Config, ErrorsNamePlaceRuleAndFix) {
        "unknown key 'train.stpes' (run.yaml:2): section train has no such key; did you mean 'train.steps'?"},
       {"train: {lr: 1}", "unknown key 'train.lr' (run.yaml:1): section train has no such key; did you mean 'optimizer.lr'?"},
       {"log: {qqqqqq: 1}",
-       "unknown key 'log.qqqqqq' (run.yaml:1): section log has no such key; its keys are every, tensorboard, local_norms, style, sink, monitor, monitor_every, monitor_target, baseline, tensorboard_dir, tensorboard_every, figures"},
+       "unknown key 'log.qqqqqq' (run.yaml:1): section log has no such key; its keys are every, tensorboard, local_norms, style, sink, monitor, monitor_every, monitor_target, baseline, tensorboard_dir, tensorboard_every, tensorboard_omit, tensorboard_monitor, figures"},
       {"steps: 1", "unknown section 'steps' (run.yaml:1): options stand in sections; did you mean train: {steps: ..}?"},
       {"[1]", "not a config (run.yaml:1): a config is a map of sections; write sections like train: {steps: 1000}"},
       {"train: 3", "section 'train' holds no keys (run.yaml:1): a section is a map of options; write train: {steps: ..}"},
