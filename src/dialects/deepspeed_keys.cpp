@@ -28,6 +28,7 @@ constexpr std::string_view kOffSection = "the section is not switched on";
 constexpr std::string_view kMoves = "a block is read ahead of its update, and written behind it while the next is updated";
 
 constexpr std::string_view kAmsgrad = "DeepSpeed's own Adam has no amsgrad either";
+constexpr std::string_view kLambAmsgrad = "DeepSpeed's FusedLamb has no amsgrad either";
 constexpr std::string_view kOneBackend = "the ranks are MPI's, and what is sent lies in the host's memory";
 
 const std::vector<DeepSpeedParam> kAdamParams = {
@@ -331,7 +332,7 @@ std::span<const DeepSpeedClass> deepspeed_optimizers() {
                   {"min_coeff", "optimizer.min_coeff"},
                   {"max_grad_norm", "", "use gradient_clipping", true, "0"},
                   {"eps_inside_sqrt", "", "eps is added behind the root", true, "false"},
-                  {"amsgrad", "", kAmsgrad, true, "false"}},
+                  {"amsgrad", "", kLambAmsgrad, true, "false"}},
        .settings = {{"lr", "1e-3"}, {"betas", "[0.9, 0.999]"}, {"eps", "1e-8"}, {"weight_decay", "0"}}},
       {.name = "SGD",
        .ours = "sgd",
@@ -395,7 +396,7 @@ std::span<const DeepSpeedClass> deepspeed_optimizers() {
                   {"factor_min", "optimizer.factor_min"},
                   {"factor_threshold", "optimizer.factor_threshold"},
                   {"bias_correction", "", "it has no correction, upstream ignores the key too", false, "true"},
-                  {"amsgrad", "", kAmsgrad, true, "false"},
+                  {"amsgrad", "", kLambAmsgrad, true, "false"},
                   {"cuda_aware", "", kOneBackend, false, "false"},
                   {"comm_backend_name", "", kOneBackend, false, "\"nccl\""}},
        .settings = {{"lr", "1e-3"}, {"betas", "[0.9, 0.999]"}, {"eps", "1e-8"}, {"weight_decay", "0"}}},

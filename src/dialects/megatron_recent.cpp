@@ -110,7 +110,9 @@ DialectTable recent_idle_rows() {
       inert("--no-bias-swiglu-fusion", on, fused),
       inert("--lora-fusion", on, fused),
       inert("--use-mc2", on, "whether products and sums over ranks overlap decides no number"),
-      inert("--transformer-impl", text, "both are the same network; here is one"),
+      inert(
+          "--transformer-impl", text,
+          "the numbers are the same; --save writes the names of local, so a Megatron run with transformer_engine does not find its norms there"),
       inert("--jit-compile", on, "nothing is compiled while it runs"),
       inert("--use-deter-comp", on, "a run repeats itself bit for bit in any case"),
       inert("--no-shared-storage", on, "where files lie is the same; hosts share one folder here"),

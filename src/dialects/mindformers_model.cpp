@@ -242,11 +242,14 @@ void add_mindformers_model_rows(MindFormersTable& table, const std::vector<Given
     table.add({inert(key, any, "no code that lies beside a model is run")});
   for (const char* key : {"emb_dropout_prob", "use_past_shard", "rotary_pct", "rotary_emb_base", "compute_in_2d", "rl_config"})
     table.add({inert(at(key), any, "MindFormers itself passes it over")});
-  table.add({used(at("untie_embeddings_and_output_weights"), boolean, "model.config"),
-             used(at("qk_layernorm"), boolean, "model.config"),
-             inert(at("use_contiguous_weight_layout"), boolean, "weights of files are told apart by their names"),
-             inert(at("parallel_config"), any, "the section of that name counts"),
-             inert(at("moe_config"), any, "the section of that name counts")});
+  table.add(
+      {used(at("untie_embeddings_and_output_weights"), boolean, "model.config"),
+       used(at("qk_layernorm"), boolean, "model.config"),
+       inert(
+           at("use_contiguous_weight_layout"), boolean,
+           "it orders the rows of linear_qkv in MindFormers' own files; separate q, k and v are read alike, and linear_qkv as under False"),
+       inert(at("parallel_config"), any, "the section of that name counts"),
+       inert(at("moe_config"), any, "the section of that name counts")});
   const auto only = [&](const char* key, std::vector<Json> values, const char* rule, const char* fix = "leave it out") {
     table.add_only(at(key), any, std::move(values), "it is as models here are", rule, fix);
   };

@@ -77,8 +77,11 @@ void add_data_set(MindFormersTable& t, const std::string& at, bool training) {
   t.add_only(at + ".dynamic_batch", boolean, {false}, "rows have one length", "rows of a file have one length");
   t.add_only(at + ".token_monitor", boolean, {false}, "`ravine data show` counts tokens",
              "tokens are not counted while training", "use `ravine data show`");
-  t.add_only(at + ".eod_reset", boolean, {false}, "a row of a MindRecord file is one document",
-             "a row of a MindRecord file is one document", "use BlendedMegatronDatasetDataLoader with reset_attention_mask");
+  t.add_only(
+      at + ".eod_reset", boolean, {false},
+      "as there, a token sees its whole row up to itself; documents packed into a row of a MindRecord file are not kept apart",
+      "as there, a token sees its whole row up to itself; documents packed into a row of a MindRecord file are not kept apart",
+      "use BlendedMegatronDatasetDataLoader with reset_attention_mask");
 }
 
 // Adds the keys of the training dataset that the other lacks, or that apply to both.
