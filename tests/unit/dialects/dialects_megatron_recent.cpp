@@ -173,15 +173,16 @@ TEST(MegatronRecent, ChatsByNamedTemplates) {
 
 TEST(MegatronRecent, FoldersOfRanksAreReadWithTheTokenizerOfTheFlags) {
   const TemporaryFolder folder;
-  const auto answered = [&] {
-    const Flags line = {"--load", folder / "", "--tokenizer-type", "PretrainedFromHF", "--tokenizer-name-or-path", "tok"};
+  const auto answered = [&](const std::string& tokenizer) {
+    const Flags line = {"--load", folder / "", "--tokenizer-type", "PretrainedFromHF", "--tokenizer-name-or-path", tokenizer};
     const Translation t = translate_megatron(placed(line), {.program = "inference.py"});
     refuse_all(t);
-    return std::find(t.command.begin(), t.command.end(), "model.tokenizer=tok") != t.command.end();
+    return std::find(t.command.begin(), t.command.end(), "model.tokenizer=" + tokenizer) != t.command.end();
   };
-  EXPECT_TRUE(answered());
+  EXPECT_TRUE(answered("tok"));
   std::ofstream(folder / "tokenizer.json") << "{}";
-  EXPECT_FALSE(answered()) << "the folder has its own";
+  EXPECT_TRUE(answered("tok")) << "the flag counts over a tokenizer in the folder";
+  EXPECT_FALSE(answered(folder / "")) << "the model's own folder";
 }
 
 }  // namespace test_dialects_megatron_recent
