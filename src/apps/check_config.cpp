@@ -20,7 +20,7 @@ struct ConfigFlags {
   template <class V>
   void each(V&& v) {
     v("sides", sides, "two descriptions of one training",
-      positional() & required() & reads() & length(2) & metavar("A B") &
+      positional() & required() & reads() & metavar("A B") &
           detail(
               "Read are a YAML of Ravine or MindFormers, the folder of a run, a launch script or a file of flags of Megatron, MindFormers or the Trainer, a folder with config.json, TrainingArguments as JSON and a DeepSpeed config. Commas join the last three."));
     v("allow", allow, "rows or groups of rows that may differ", metavar("ROW,.."));
@@ -75,6 +75,9 @@ void save_rates(const ConfigFlags& flags, const Side& a, const Side& b) {
 }
 
 int run_config(ConfigFlags& flags, Config&) {
+  if (flags.sides.size() != 2)
+    throw UserError(fmt::format("{} given", counted(flags.sides.size(), "side")), "command line", "two sides are compared",
+                    "name A and B");
   if (!flags.picture.empty()) {
     if (!flags.picture.ends_with(".svg"))
       throw UserError("picture '" + flags.picture + "'", "--svg", "its name must end in .svg", "write NAME.svg");

@@ -1,4 +1,6 @@
 #include "apps/check.h"
+#include "base/counted.h"
+#include "base/error.h"
 #include "base/text.h"
 #include "checks/first_steps.h"
 #include "runs/run_paths.h"
@@ -13,7 +15,7 @@ struct StepFlags {
   template <class V>
   void each(V&& v) {
     v("sides", sides, "run or log A to test, and run or log B to compare it with",
-      positional() & required() & length(2) & reads() & metavar("A B") &
+      positional() & required() & reads() & metavar("A B") &
           detail("Read are folders of runs and dumps, and logs of Megatron and MindFormers with their local norms."));
     v("compute", compute, "number format of the arithmetic, for logs that do not state it; empty: bf16",
       one_of({"", "f32", "bf16", "f16", "f64"}));
@@ -22,6 +24,9 @@ struct StepFlags {
 };
 
 int run_step(StepFlags& flags, Config&) {
+  if (flags.sides.size() != 2)
+    throw UserError(fmt::format("{} given", counted(flags.sides.size(), "side")), "command line", "two sides are compared",
+                    "name A and B");
   FirstSteps a = read_first_steps(resolve_run(flags.sides[0])), b = read_first_steps(resolve_run(flags.sides[1]));
   if (a.name == b.name) a.name = flags.sides[0], b.name = flags.sides[1];
   const PhaseVerdict v = judge_first_steps(std::move(a), std::move(b), flags.compute);

@@ -264,10 +264,14 @@ FeatureBisection bisect_features(const std::string& config_file, const FeatureOp
   FeatureBisection out;
   for (const Feature& f : features) out.tried.push_back(f.name);
   FeatureRuns runs(config, features, o);
-  out.finding = runs.difference({});
-  out.without_all = !out.finding.empty();
   std::set<int> all;
   for (size_t i = 0; i < features.size(); ++i) all.insert(static_cast<int>(i));
+  if (!o.reference.empty() && runs.difference(all).empty()) {
+    out.runs = runs.runs();
+    return out;
+  }
+  out.finding = runs.difference({});
+  out.without_all = !out.finding.empty();
   if (!out.without_all) {
     const auto differs = [&](const std::set<int>& on) { return !runs.difference(on).empty(); };
     for (const std::set<int>& set : guilty_sets(static_cast<int>(features.size()), differs)) {

@@ -346,7 +346,13 @@ class RankComparison {
       if (error <= own || (p.judged && error <= p.error)) continue;
       p.judged = true, p.error = error, p.own = own, p.inherited = 0;
       p.a.tensor = p.b.tensor = fmt::format("{}.{}", kScalars, kNames[i]);
-      p.note = fmt::format("{} is {:.9g} in A and {:.9g} in B", kNames[i], a[i], b[i]);
+      // The scalar of a beta is 1 - beta^step, or 1 without bias correction.
+      const auto shown = [&](double x) {
+        if (i != 1 && i != 2) return fmt::format("{:.9g}", x);
+        if (x == 1) return std::string("not corrected");
+        return fmt::format("{:.6g}", std::pow(1 - x, 1 / static_cast<double>(std::max<int64_t>(1, p.a.step))));
+      };
+      p.note = fmt::format("{} is {} in A and {} in B", kNames[i], shown(a[i]), shown(b[i]));
     }
   }
 
@@ -435,6 +441,31 @@ class RankComparison {
 
 }  // namespace
 
+namespace {
+
+// Returns the difference of the update rules of two runs of Ravine, whose calls have no partners; nothing if both have
+// the same rule, or if a dump has no update.
+std::optional<Culprit> other_update_rule(const Dump& a, const Dump& b) {
+  std::string rules[2];
+  for (const auto& [dump, rule] : {std::pair{&a, &rules[0]}, {&b, &rules[1]}})
+    for (const RankDump& rank : dump->ranks) {
+      const bool updates = std::any_of(rank.records.begin(), rank.records.end(), [](const DumpRecord& r) {
+        return r.phase == Phase::update && r.step > 0 && r.op != kStateOp && r.op != kGradientOp;
+      });
+      if (updates && rank.session.contains("optimizer") && rank.session["optimizer"].is_string())
+        *rule = rank.session["optimizer"].get<std::string>();
+    }
+  if (rules[0].empty() || rules[1].empty() || rules[0] == rules[1]) return {};
+  Culprit c;
+  c.phase = "update", c.op = rules[0], c.path = "optimizer.type", c.kind = CulpritKind::update, c.by_setting = true;
+  c.step = a.ranks.empty() || a.ranks[0].steps.empty() ? 1 : a.ranks[0].steps.begin()->first;
+  c.order = {c.step, static_cast<int64_t>(Phase::update), 0};
+  c.hypothesis = fmt::format("optimizer.type is {} in A and {} in B", rules[0], rules[1]);
+  return c;
+}
+
+}  // namespace
+
 Comparison compare_dumps(Dump a, Dump b, const Substituted* substituted) {
   Comparison out;
   if (a.of_modules || b.of_modules)
@@ -477,6 +508,7 @@ Comparison compare_dumps(Dump a, Dump b, const Substituted* substituted) {
                     "dump the same steps, paths and phases of both runs");
   for (const auto& [dump, damaged] : {std::pair{&a, &out.damaged_a}, {&b, &out.damaged_b}})
     for (const RankDump& rank : dump->ranks) *damaged += rank.damaged;
+  if (std::optional<Culprit> rule = other_update_rule(a, b)) out.culprits.push_back(std::move(*rule));
   std::stable_sort(out.culprits.begin(), out.culprits.end(),
                    [](const Culprit& x, const Culprit& y) { return x.order < y.order; });
   if (out.own_names) drop_modules_around(out.culprits);

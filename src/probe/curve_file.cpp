@@ -70,7 +70,7 @@ bool printed_number(std::string_view line, std::string_view key, Printed& out) {
     const std::string_view digits = text.substr(e + 1 + (e + 1 < text.size() && text[e + 1] == '+' ? 1 : 0));
     std::from_chars(digits.data(), digits.data() + digits.size(), exponent);
   }
-  out.half_unit = 0.5 * std::pow(10.0, exponent - static_cast<double>(decimals));
+  out.half_unit = !std::isfinite(out.value) ? 0 : 0.5 * std::pow(10.0, exponent - static_cast<double>(decimals));
   return true;
 }
 

@@ -61,7 +61,9 @@ struct Misfit {
   size_t worst_param = 0;            // the parameter that has it
   double missed = 0, moved = 0;      // sums of squares of differences after the last step, and of the recorded change
   int64_t judged = 0, left_out = 0;  // elements; left_out: their second moment is too small for the arithmetic
-  bool fits() const { return worst <= 1; }
+  // True if all differences are within their bounds, and more than half of the recorded change is explained: bounds of
+  // elements with tiny gradients allow any value.
+  bool fits() const { return worst <= 1 && unexplained() < 0.5; }
   double unexplained() const;  // |difference| / |recorded change|, in L2 norms
 };
 

@@ -35,6 +35,8 @@ def bisect(*words, status):
 # What differs in B, and where the two part: step, phase, layer, op, part of the path or tensor; words of the verdict.
 PARTED = [
     ({"optimizer__eps": 1e-3}, dict(step=1, phase="update", op="adamw"), "eps"),
+    ({"optimizer__type": "lion"}, dict(step=1, phase="update"), "optimizer.type is adamw in A and lion in B"),
+    ({"optimizer__betas": [0.9, 0.999]}, dict(step=1, phase="update"), "beta2 is 0.95 in A and 0.999 in B"),
     ({"optimizer__lr": 2e-2}, dict(step=1, phase="update", output=False), "optimizer.lr"),
     ({"train__seed": 7}, dict(step=1, phase="forward", output=False, tensor="weight"), "no call wrote"),
     ({"data__shuffle": False, "data__seed": 5}, dict(step=1, phase="forward", tensor="ids", output=False), "no call wrote"),
@@ -178,6 +180,8 @@ def test_features_against_a_curve(folder):
     reference = folder / "right" / "metrics.jsonl"
     found = bisect("features", path, "--reference", reference, status=1)
     check(found["guilty"] == [["train.attention_dropout"]], f"{found}")
+    found = bisect("features", right, "--reference", reference, status=0)
+    check(found["agrees"] and found["runs"] == 1, f"the config of the reference itself: {found}")
     other = config_file(folder / "d.yaml", folder, "d", train__seed=9)
     found = bisect("features", other, "--reference", reference, status=1)
     check(found["without_all"] and found["guilty"] == [], f"{found}")
