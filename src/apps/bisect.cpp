@@ -1,6 +1,7 @@
 #include <cstdio>
 
 #include "apps/commands.h"
+#include "apps/stop_signals.h"
 #include "base/text.h"
 #include "checks/bisect.h"
 #include "checks/bisect_features.h"
@@ -34,6 +35,7 @@ struct BisectFlags {
 void print_json(const Json& j) { fmt::print("{}\n", j.dump(-1, ' ', true, Json::error_handler_t::replace)); }
 
 int run_bisect(BisectFlags& flags, Config&) {
+  const StopSignals signals;
   const bool features = flags.words[0] == "features";
   const auto report = [&](const std::string& line) {
     if (flags.json) return;
@@ -52,6 +54,7 @@ int run_bisect(BisectFlags& flags, Config&) {
                          .program = this_program(),
                          .folder = folder.path(),
                          .reference = flags.reference,
+                         .stop = &signals,
                          .only = flags.features.empty() ? std::vector<std::string>() : split(flags.features, ','),
                          .report = report});
     flags.json ? print_json(feature_bisection_json(found)) : report(found.text());
@@ -71,7 +74,7 @@ int run_bisect(BisectFlags& flags, Config&) {
   const std::string program = this_program();
   const Bisection found =
       bisect({flags.words[0], program}, {flags.words[1], flags.other_build.empty() ? program : flags.other_build},
-             {.steps = flags.steps > 0 ? flags.steps : 10, .folder = folder.path(), .report = report});
+             {.steps = flags.steps > 0 ? flags.steps : 10, .folder = folder.path(), .stop = &signals, .report = report});
   flags.json ? print_json(bisection_json(found)) : report(found.text());
   return found.agrees ? 0 : 1;
 }
@@ -85,7 +88,8 @@ Command bisect_command() {
        .example = "ravine bisect here.yaml there.yaml --steps 20",
        .about =
            "Trains both configs, or takes recorded runs; repeats the first steps that differ, and names the first tensor with other bits. "
-           "`ravine bisect features run.yaml` trains with subsets of the features of a config."},
+           "`ravine bisect features run.yaml` trains with subsets of the features of a config.",
+       .stoppable = true},
       "Precision", run_bisect);
 }
 

@@ -1,8 +1,22 @@
 #include "apps/check.h"
 
+#include <filesystem>
+
 #include "apps/commands.h"
+#include "base/error.h"
+#include "files/atomic.h"
 
 namespace ravine {
+
+void check_output_file(const std::string& path, bool overwrite) {
+  if (path.empty()) return;
+  refuse_existing_file(path, overwrite);
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  if (!folder.empty() && !std::filesystem::is_directory(folder, error))
+    throw UserError("no such folder", folder.string(), "the folder of a file that is written must exist",
+                    "make it, or choose another name");
+}
 
 Command check_command() {
   std::vector<Command> actions;

@@ -4,6 +4,10 @@
 
 namespace ravine {
 
+// Throws a UserError before the work begins if the file `path` could not be written at its end: it exists, unless
+// `overwrite`, or its folder is missing. "": no file.
+void check_output_file(const std::string& path, bool overwrite);
+
 Command check_baseline_command();
 Command check_config_command();
 Command check_data_command();

@@ -79,7 +79,7 @@ void report(const BaselineFlags& flags, const Band& band, const std::vector<Trai
 
 int run_baseline(BaselineFlags& flags, Config& config) {
   refuse_without_model(config);
-  if (!flags.out.empty()) refuse_existing_file(flags.out, flags.overwrite);
+  check_output_file(flags.out, flags.overwrite);
   const int64_t steps = flags.steps > 0 ? flags.steps : config.train.steps;
   RankJob job(config.parallel, config.train.threads);
   bool agrees = true;

@@ -36,7 +36,7 @@ struct Lr0Flags {
 
 int run_lr0(Lr0Flags& flags, Config& config) {
   refuse_without_model(config);
-  if (!flags.out.empty()) refuse_existing_file(flags.out, flags.overwrite);
+  check_output_file(flags.out, flags.overwrite);
   std::vector<TrainingCurve> curves(1);
   if (!flags.against.empty()) curves.push_back(read_training_curve(resolve_run(flags.against)));
   const int64_t steps = std::min(flags.steps, config.train.steps);

@@ -97,6 +97,13 @@ std::vector<std::pair<std::string, std::string>> paths_of(const std::vector<Opti
     if (const auto* list = std::get_if<std::vector<std::string>*>(&f.target))
       for (const std::string& text : **list) out.emplace_back(name, f.rule.named ? named_path(text).path : text);
   }
+  // Lists of records, such as data.train, have paths in their fields.
+  for (const Option& f : flags)
+    if (const auto* records = std::get_if<std::shared_ptr<Records>>(&f.target))
+      for (size_t i = 0; i < (*records)->size(); ++i)
+        for (const Option& field : (*records)->fields(i))
+          if (field.rule.path == kind && std::holds_alternative<std::string*>(field.target))
+            out.emplace_back(f.name(), field.path());
   std::erase_if(out, [](const auto& p) { return p.second.empty() || p.second == "-"; });
   return out;
 }
@@ -276,7 +283,13 @@ void refuse_inputs(const std::vector<Option>& flags, const std::string& to, cons
       throw UserError(fmt::format("{} is the file of stdin", to), out, "an input of the command cannot be its output",
                       "choose another " + to);
     for (const auto kind : {Rule::Path::reads, Rule::Path::reads_folder})
-      for (const auto& [from, in] : paths_of(flags, kind)) refuse_input(to, out, from, in, kind == Rule::Path::reads_folder);
+      for (const auto& [from, in] : paths_of(flags, kind)) {
+        // An option of a config that names a folder, such as data.train or model.tokenizer, reads all of its files.
+        std::error_code error;
+        const bool of_config = !from.starts_with("--") && from.find('.') != std::string::npos;
+        refuse_input(to, out, from, in,
+                     kind == Rule::Path::reads_folder || (of_config && std::filesystem::is_directory(in, error)));
+      }
   }
 }
 

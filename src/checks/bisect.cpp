@@ -71,7 +71,7 @@ SideRun open_side(const BisectSide& side, const std::string& name, const BisectO
     std::vector<std::string> words = started_on(side.program, run.ranks);
     words.insert(words.end(), {"train", "--config", side.path, "train.output=" + run.folder,
                                fmt::format("train.exit_every={}", o.steps), "log.every=1", "train.valid_every=0"});
-    run_child(words, o.folder + "/train_" + name + ".log", "the training of " + side.path);
+    run_child(words, o.folder + "/train_" + name + ".log", "the training of " + side.path, o.stop);
   }
   run.steps = figures_of(run.folder);
   return run;
@@ -116,7 +116,8 @@ class Dumps {
                                "--steps", fmt::format("{}-{}", order.from, order.to), "--out", out, "--what", order.what,
                                "--paths", order.path, "--limit-mb", "0"});
     for (const std::string& phase : order.phases) words.insert(words.end(), {"--phases", phase});
-    run_child(words, fmt::format("{}/dump_{}_{}.log", o_.folder, count_, run.name), "the repeated steps of " + run.path);
+    run_child(words, fmt::format("{}/dump_{}_{}.log", o_.folder, count_, run.name), "the repeated steps of " + run.path,
+              o_.stop);
     return out;
   }
 

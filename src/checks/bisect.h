@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/stop_token.h"
 #include "probe/comparison.h"
 
 namespace ravine {
@@ -23,6 +24,7 @@ struct BisectOptions {
   // a line for each stage of the search.
   int64_t steps = 10;
   std::string folder;
+  const StopToken* stop = nullptr;  // ends the search when it is requested
   std::function<void(const std::string&)> report = [](const std::string&) {};
 };
 

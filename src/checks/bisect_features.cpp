@@ -107,7 +107,7 @@ class FeatureRuns {
     const int64_t ranks = std::max<int64_t>(1, c.parallel.data) * c.parallel.tensor * c.parallel.pipeline;
     std::vector<std::string> words = started_on(o_.program, ranks);
     words.insert(words.end(), {"train", "--config", file});
-    run_child(words, folder + ".log", "the training " + (on.empty() ? "without all features" : "with " + names(on)));
+    run_child(words, folder + ".log", "the training " + (on.empty() ? "without all features" : "with " + names(on)), o_.stop);
     return folders_[on] = folder;
   }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/stop_token.h"
 #include "config/config.h"
 
 namespace ravine {
@@ -34,8 +35,9 @@ std::vector<std::set<int>> guilty_sets(int count, const std::function<bool(const
 struct FeatureOptions {
   int64_t steps = 4;  // of each training
   std::string program, folder;
-  std::string reference;          // a curve or dump of the right result; empty: the training without all features
-  std::vector<std::string> only;  // as in features_of()
+  std::string reference;            // a curve or dump of the right result; empty: the training without all features
+  const StopToken* stop = nullptr;  // ends the search when it is requested
+  std::vector<std::string> only;    // as in features_of()
   std::function<void(const std::string&)> report = [](const std::string&) {};
 };
 

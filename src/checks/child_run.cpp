@@ -10,13 +10,17 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "files/fd.h"
+#include "runs/run_folder.h"
 
 namespace fs = std::filesystem;
 
@@ -55,7 +59,7 @@ std::vector<std::string> started_on(const std::string& program, int64_t ranks) {
   return words;
 }
 
-void run_child(const std::vector<std::string>& words, const std::string& log, const std::string& what) {
+void run_child(const std::vector<std::string>& words, const std::string& log, const std::string& what, const StopToken* stop) {
   std::vector<char*> argv;
   for (const std::string& w : words) argv.push_back(const_cast<char*>(w.c_str()));
   argv.push_back(nullptr);
@@ -72,8 +76,15 @@ void run_child(const std::vector<std::string>& words, const std::string& log, co
     ::_exit(kNotStarted);
   }
   int status = 0;
-  while (::waitpid(child, &status, 0) < 0)
-    if (errno != EINTR) throw_system("wait for", words[0], errno);
+  bool asked = false;
+  while (true) {
+    const pid_t ended = ::waitpid(child, &status, stop ? WNOHANG : 0);
+    if (ended == child) break;
+    if (ended < 0 && errno != EINTR) throw_system("wait for", words[0], errno);
+    if (stop && stop->requested() && !std::exchange(asked, true)) ::kill(child, SIGTERM);
+    if (ended == 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  if (stop && stop->requested()) throw Stopped("stopped: " + what + " was under way; temporary files are removed");
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
   const std::string last = last_lines(log);
   const std::string end = WIFSIGNALED(status) ? fmt::format("signal {} ended it", WTERMSIG(status))
@@ -86,6 +97,9 @@ void run_child(const std::vector<std::string>& words, const std::string& log, co
 
 WorkFolder::WorkFolder(const std::string& kept) : path_(kept), removed_(kept.empty()) {
   if (!removed_) {
+    if (const std::string run = run_that_owns(path_); !run.empty() || is_run(path_))
+      throw UserError("the folder is in a run", path_, "intermediate files go into a folder of their own",
+                      "choose another name");
     std::error_code error;
     if (fs::exists(path_, error) && !fs::is_empty(path_, error))
       throw UserError("the folder is not empty", path_, "intermediate files go into a new or empty folder",
@@ -94,7 +108,12 @@ WorkFolder::WorkFolder(const std::string& kept) : path_(kept), removed_(kept.emp
     if (error) throw_system("create folder", path_, error.value());
     return;
   }
-  path_ = (fs::temp_directory_path() / "ravine-work-XXXXXX").string();
+  std::error_code error;
+  const fs::path parent = fs::temp_directory_path(error);
+  if (error || parent.string().find('\n') != std::string::npos)
+    throw UserError("no folder for temporary files", "TMPDIR", "intermediate files go into the folder that it names",
+                    "set TMPDIR to a folder, or give --out DIR");
+  path_ = (parent / "ravine-work-XXXXXX").string();
   if (!::mkdtemp(path_.data())) throw_system("create folder", path_, errno);
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/stop_token.h"
 
 namespace ravine {
 
@@ -22,7 +23,9 @@ std::vector<std::string> started_on(const std::string& program, int64_t ranks);
 // Runs a command to its end. Its output, stdout and stderr, is written to the file `log`. The child ends if this
 // process is killed. An exit status other than 0 is a UserError that quotes the last lines of the log; `what` names the
 // command in it.
-void run_child(const std::vector<std::string>& words, const std::string& log, const std::string& what);
+// stop: when it is requested, the child gets SIGTERM, and Stopped is thrown after its end. Null: never.
+void run_child(const std::vector<std::string>& words, const std::string& log, const std::string& what,
+               const StopToken* stop = nullptr);
 
 // A folder for this process in the system's folder of temporary files; it is removed with the object, unless `kept`
 // names a folder, which is created in its place and stays.

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/read_text.h"
 #include "base/text.h"
 #include "checks/job_facts.h"
 #include "config/load.h"
@@ -31,16 +32,7 @@ bool is_flag(const std::string& word) { return word.size() > 2 && word.starts_wi
 
 std::string flag_name(const std::string& word) { return word.substr(0, word.find('=')); }
 
-std::string read_text(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in.is_open() || in.bad())
-    throw UserError("cannot read " + path, "check config", "a side is a readable file or folder", "correct the path");
-  if (static_cast<int64_t>(text.size()) > kScriptBytes)
-    throw UserError(path + " is larger than 1 MiB", "check config", "a side is a config, a script or a folder",
-                    "name the config of the training");
-  return text;
-}
+std::string read_part(const std::string& path) { return read_text(path, kScriptBytes, "a config or a script"); }
 
 const std::set<std::string>& megatron_flags() {
   static const std::set<std::string> all = [] {
@@ -86,7 +78,7 @@ Part part_of(const std::string& path) {
   }
   if (!fs::exists(path, error))
     throw UserError(path + " is not there", "check config", "a side is a file or a folder", "correct the path");
-  const std::string text = read_text(path);
+  const std::string text = read_part(path);
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string::npos)
     throw UserError(path + " is empty", "check config", "a side is a config", "name another file");
@@ -239,7 +231,7 @@ void read_trainer(Side& side, const std::vector<PlacedWord>& given, const SideFa
 }
 
 void read_script(Side& side, const std::string& path, const SideFacts& facts) {
-  const std::string text = read_text(path);
+  const std::string text = read_part(path);
   if (text.compare(text.find_first_not_of(" \t\r\n"), 2, "--") == 0) {
     const std::vector<PlacedWord> words = words_of_text(text, path);
     const Program program = program_of(words, path);
@@ -276,7 +268,7 @@ void read_script(Side& side, const std::string& path, const SideFacts& facts) {
 
 // Appends the flags that a JSON of TrainingArguments stands for. A DeepSpeed config in it is a file beside it.
 void add_arguments(Side& side, const std::string& path, std::vector<PlacedWord>& words) {
-  const YamlNode::Ptr root = load_yaml(read_text(path), path);
+  const YamlNode::Ptr root = load_yaml(read_part(path), path);
   std::string unknown;
   for (const auto& [key, value] : root->fields) {
     if (value->kind == YamlNode::Kind::null || (value->kind == YamlNode::Kind::text && value->text.empty())) continue;
@@ -346,7 +338,7 @@ void read_trainer_parts(Side& side, const std::vector<std::string>& parts, const
         kinds.emplace_back("DeepSpeed's config");
         break;
       case Part::text:
-        for (PlacedWord& word : words_of_text(read_text(file), file)) words.push_back(std::move(word));
+        for (PlacedWord& word : words_of_text(read_part(file), file)) words.push_back(std::move(word));
         kinds.emplace_back("flags of the Trainer");
         break;
       default:

@@ -61,7 +61,7 @@ class MindRecordStream final : public TokenStream {
       for (const int64_t id : files_.values(i, labels_)) out.labels.push_back(as_id(id, location(i)));
     return out;
   }
-  std::string location(int64_t i) const override { return files_.location(i); }
+  std::string location(int64_t i) const override { return files_.row_name(i); }
 
  private:
   MindRecordFiles files_;

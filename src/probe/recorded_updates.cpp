@@ -141,6 +141,7 @@ double Misfit::unexplained() const { return moved > 0 ? std::sqrt(missed / moved
 RecordedUpdates read_updates(const ReplayInput& input, const std::string& path, const std::vector<double>& rates) {
   const SafetensorsReader file(path);
   RecordedUpdates u{.params = {}, .steps = input.steps, .rates = rates};
+  if (u.steps < 1) throw UserError("no gradients", path, "--input must hold the gradients of a step or more", "add g.NAME");
   std::vector<double> squares(static_cast<size_t>(input.steps));
   Precision precision;
   bool first = true;
