@@ -81,12 +81,12 @@ TEST(TrainerTables, AreWhole) {
   std::set<std::string_view> keys;
   for (const DeepSpeedKey& k : deepspeed_keys()) {
     EXPECT_TRUE(keys.insert(k.key).second) << k.key;
-    EXPECT_FALSE(k.contains.empty()) << k.key;
+    EXPECT_FALSE(k.effect.empty()) << k.key;
     EXPECT_EQ(find_deepspeed_key(k.key), &k) << k.key;
   }
   for (const TrainerFlag& f : trainer_flags()) {
     EXPECT_TRUE(keys.insert(f.name).second || f.name == "zero_optimization" || find_deepspeed_key(f.name)) << f.name;
-    EXPECT_FALSE(f.contains.empty()) << f.name;
+    EXPECT_FALSE(f.effect.empty()) << f.name;
   }
   std::vector<KeyRefusal> refusals;
   EXPECT_EQ(read_trainer_flags({}, refusals).values.size(), trainer_flags().size());  // defaults fit their flags
