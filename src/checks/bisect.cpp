@@ -197,13 +197,18 @@ std::string Bisection::text() const {
   if (!first) return "Losses or gradient norms differ, and no repeated call does: the record is of another machine or program.";
   const FirstDifference& d = *first;
   std::string out;
-  if (d.step > 1) out += fmt::format("Before step {} all is equal bit for bit. ", d.step);
-  out += fmt::format("The first difference is in step {}, {}, tensor '{}'", d.step, step_text(d.phase, d.layer, d.op, d.path),
-                     d.tensor);
-  if (d.output)
-    out += d.inputs_equal ? "; all inputs of the call are equal." : "; the call has other inputs too.";
-  else
-    out += ", which no call wrote.";
+  if (d.step == 0) {
+    out += fmt::format("The weights before the first step differ, first {}.", d.path);
+  } else {
+    if (d.step > 1) out += fmt::format("Before step {} all is equal bit for bit. ", d.step);
+    out += fmt::format("The first difference is in step {}, {}, tensor '{}'", d.step, step_text(d.phase, d.layer, d.op, d.path),
+                       d.tensor);
+    if (d.output)
+      out += d.inputs_equal ? "; all inputs of the call are equal." : "; the call has other inputs too.";
+    else
+      out += ", which no call wrote.";
+  }
+  if (!alone.empty()) out += fmt::format(" One run alone has: {}.", fmt::join(alone, "; "));
   if (!d.element.empty()) out += fmt::format(" Element [{}] is {} in A and {} in B.", fmt::join(d.element, ", "), d.a, d.b);
   if (agrees) return out + " Roundings explain all differences.";
   if (culprit)

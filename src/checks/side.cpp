@@ -3,7 +3,6 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "checks/side_parts.h"
 #include "config/count_steps.h"
 #include "runs/open.h"
 #include "runs/vocabulary.h"

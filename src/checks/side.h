@@ -64,4 +64,8 @@ struct Side {
 // An unreadable side is a UserError. A key that Ravine refuses to run is in Side::refused.
 Side load_side(const std::string& given, const SideFacts& facts);
 
+// Returns a side without its model: program, config, given keys, environment and notes. Reads the files
+// of a side (side_parts.cpp): recognises the program by content and translates its keys.
+Side read_side(const std::string& given, const SideFacts& facts);
+
 }  // namespace ravine

@@ -1,4 +1,4 @@
-#include "checks/side_parts.h"
+#include "checks/side.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -4,11 +4,8 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
-#include <regex>
 
 #include "base/error.h"
-#include "io/convert/mindformers.h"
-#include "io/convert/weights.h"
 #include "styles/event_files.h"
 #include "styles/mindformers_monitor.h"
 
@@ -218,24 +215,6 @@ class MindFormersTensorBoard : public Hook {
   std::unique_ptr<EventWriter> writer_;
 };
 
-// Returns the position of a parameter in the order of MindFormers: its layer and its index in the layer. Embeddings
-// come first. In a layer the norms come first.
-std::pair<int64_t, int> model_order(const std::string& name) {
-  static const char* const kInLayer[] = {"ffn_norm",     "attention_norm",  "attention.wq",    "attention.wk",   "attention.wv",
-                                         "attention.wo", "feed_forward.w1", "feed_forward.w2", "feed_forward.w3"};
-  static const std::regex layer(R"((?:model|decoder)\.layers\.(\d+)\.(.*))");
-  std::smatch m;
-  if (!std::regex_match(name, m, layer))
-    return {name.find("embedding") != std::string::npos ? -1 : INT32_MAX, name.find("norm") == std::string::npos};
-  const std::string rest = m[2];
-  int rank_of = 0;
-  for (const char* known : kInLayer) {
-    if (rest.starts_with(known)) break;
-    ++rank_of;
-  }
-  return {std::stoll(m[1]), rank_of};
-}
-
 }  // namespace
 
 std::string f32_text(double x) {
@@ -279,21 +258,6 @@ std::string bar_line(const MindFormersLine& l) {
   return fmt::format("  {:4.1f}% |{}| {:.5f} samples/s/p  {} }}", percent, bar,
                      static_cast<double>(l.batch) / l.ranks / seconds,
                      duration(static_cast<int64_t>(static_cast<double>(std::max<int64_t>(0, rest)) * seconds)));
-}
-
-std::vector<LocalNorm> in_mindformers_order(std::vector<LocalNorm> norms, const Json& model) {
-  if (norms.empty()) return norms;
-  const Geometry g = geometry_of(model, "model");
-  for (LocalNorm& n : norms)
-    if (std::string theirs = mindformers_name(n.parameter, g); !theirs.empty()) n.parameter = std::move(theirs);
-  std::stable_sort(norms.begin(), norms.end(), [](const LocalNorm& a, const LocalNorm& b) {
-    const auto decays = [](const LocalNorm& n) {
-      return n.parameter.find("norm") == std::string::npos && !n.parameter.ends_with(".bias");
-    };
-    if (decays(a) != decays(b)) return decays(a);
-    return model_order(a.parameter) < model_order(b.parameter);
-  });
-  return norms;
 }
 
 std::unique_ptr<Hook> mindformers_console_hook(int64_t every) { return std::make_unique<MindFormersConsole>(every); }

@@ -35,10 +35,6 @@ struct MindFormersLine {
 std::string step_line(const MindFormersLine& line);
 std::string bar_line(const MindFormersLine& line);
 
-// Returns the local gradient norms of parameters under MindFormers' parameter names. Their order is MindFormers': first
-// parameters with weight decay. model: the model's config.json.
-std::vector<LocalNorm> in_mindformers_order(std::vector<LocalNorm> norms, const Json& model);
-
 // Return the hooks that write a run's log lines, and its TensorBoard scalars, in MindFormers' format. every: log.every,
 // in steps.
 std::unique_ptr<Hook> mindformers_console_hook(int64_t every);

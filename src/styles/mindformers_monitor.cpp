@@ -4,7 +4,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "styles/mindformers_log.h"
+#include "io/convert/mindformers.h"
+#include "io/convert/weights.h"
 
 namespace ravine {
 namespace {
@@ -63,6 +64,43 @@ void MindFormersMonitor::states(RunView& run, const StepReport& r, const std::ve
         if (fits(n.parameter))
           print_stderr(fmt::format("adam_{}_norm/{}", v ? 'v' : 'm', n.parameter), std::sqrt(n.squares[0]));
   if (has_word(asked, "weight_state")) print_stderr("weight_norm", std::sqrt(weights));
+}
+
+namespace {
+
+// Returns the position of a parameter in the order of MindFormers: its layer and its index in the layer. Embeddings
+// come first. In a layer the norms come first.
+std::pair<int64_t, int> model_order(const std::string& name) {
+  static const char* const kInLayer[] = {"ffn_norm",     "attention_norm",  "attention.wq",    "attention.wk",   "attention.wv",
+                                         "attention.wo", "feed_forward.w1", "feed_forward.w2", "feed_forward.w3"};
+  static const std::regex layer(R"((?:model|decoder)\.layers\.(\d+)\.(.*))");
+  std::smatch m;
+  if (!std::regex_match(name, m, layer))
+    return {name.find("embedding") != std::string::npos ? -1 : INT32_MAX, name.find("norm") == std::string::npos};
+  const std::string rest = m[2];
+  int rank_of = 0;
+  for (const char* known : kInLayer) {
+    if (rest.starts_with(known)) break;
+    ++rank_of;
+  }
+  return {std::stoll(m[1]), rank_of};
+}
+
+}  // namespace
+
+std::vector<LocalNorm> in_mindformers_order(std::vector<LocalNorm> norms, const Json& model) {
+  if (norms.empty()) return norms;
+  const Geometry g = geometry_of(model, "model");
+  for (LocalNorm& n : norms)
+    if (std::string theirs = mindformers_name(n.parameter, g); !theirs.empty()) n.parameter = std::move(theirs);
+  std::stable_sort(norms.begin(), norms.end(), [](const LocalNorm& a, const LocalNorm& b) {
+    const auto decays = [](const LocalNorm& n) {
+      return n.parameter.find("norm") == std::string::npos && !n.parameter.ends_with(".bias");
+    };
+    if (decays(a) != decays(b)) return decays(a);
+    return model_order(a.parameter) < model_order(b.parameter);
+  });
+  return norms;
 }
 
 }  // namespace ravine

@@ -11,6 +11,10 @@
 
 namespace ravine {
 
+// Returns the local gradient norms of parameters under MindFormers' parameter names. Their order is MindFormers': first
+// parameters with weight decay. model: the model's config.json.
+std::vector<LocalNorm> in_mindformers_order(std::vector<LocalNorm> norms, const Json& model);
+
 class MindFormersMonitor {
  public:
   // Reads log.monitor_target. A text that is no regular expression is a UserError.

@@ -142,7 +142,7 @@ PLANTED_MEGATRON = {
     "num_layers": {"num_layers": 4}, "num_heads": {"num_attention_heads": 8}, "n_kv_heads": {"num_query_groups": 4}, "hidden_size": {"hidden_size": 128}, "intermediate_size": {"ffn_hidden_size": 256},
     "head_size": {"kv_channels": 32}, "normalization": {"normalization": "LayerNorm", "disable_bias_linear": None, "swiglu": None}, "hidden_act": {"swiglu": None, "normalization": "LayerNorm", "disable_bias_linear": None},
     "rms_norm_eps": {"norm_epsilon": "1e-6"}, "rotary_base": {"rotary_base": 500000}, "linear_bias": {"disable_bias_linear": None}, "tie_word_embeddings": {"untie_embeddings_and_output_weights": None},
-    "vocab_size": {"make_vocab_size_divisible_by": 128, "vocab_size": 256}, "attention_window": {"sliding_window": 8}, "dropout": {"hidden_dropout": 0.1}, "attention_dropout": {"attention_dropout": 0.1},
+    "max_position_embeddings": {"max_position_embeddings": 64}, "vocab_size": {"make_vocab_size_divisible_by": 128, "vocab_size": 256}, "attention_window": {"sliding_window": 8}, "dropout": {"hidden_dropout": 0.1}, "attention_dropout": {"attention_dropout": 0.1},
     "fused_attention": {"use_flash_attn": None}, "global_batch_size": {"global_batch_size": 8}, "seq_length": {"seq_length": 16}, "tokens_per_step": {"seq_length": 16}, "steps": {"train_iters": 30},
     "optimizer": {"optimizer": "sgd"}, "beta1": {"adam_beta1": 0.8}, "beta2": {"adam_beta2": 0.999}, "eps": {"adam_eps": "1e-6"}, "weight_decay": {"weight_decay": 0.01}, "clip_grad": {"clip_grad": 0.5},
     "lr": {"lr": "2e-3"}, "lr_first": {"lr_warmup_iters": 0}, "lr_second": {"lr_warmup_iters": 0}, "warmup": {"lr_warmup_iters": 4}, "lr_last": {"min_lr": "1e-4"}, "lr_schedule": {"lr_decay_style": "linear"},

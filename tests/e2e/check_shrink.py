@@ -54,7 +54,7 @@ def test_the_case_of_other_programs(folder):
         out = folder / name
         r.run("check", "shrink", side, "--layers", 1, "--steps", 5, "--out", out, "--samples", 80)
         answer, rows = check_config.ask(out / "run.yaml", out / file, samples=20)
-        check(rows["num_layers"]["a"] == rows["num_layers"]["b"] == "1" and rows["lr_schedule"]["verdict"] in ("equal", "unknown"), f"{name}: {rows['num_layers']}, {rows['lr_curve']}")
+        check(rows["num_layers"]["a"] == rows["num_layers"]["b"] == "1" and rows["lr_schedule"]["verdict"] in ("equal", "unknown"), f"{name}: {rows['num_layers']}, {rows['lr_schedule']}")
         check(answer["agrees"], f"{name}: {check_config.different(rows)}")
         check("Draw them once" in (out / "README.md").read_text(), "it names no way to the same weights")
 

@@ -1088,7 +1088,7 @@ TEST(MindFormers, FilesThatDoNotBelongTogetherAreRefused) {
   expect_error(folder / "a", "rank 1 has no file");
   save(folder / "b/x_rank_0-1.safetensors", "model.norm_out.weight"),
       save(folder / "b/y_rank_0-2.safetensors", "model.norm_out.weight");
-  expect_error(folder / "b", "is of rank 0 too");
+  expect_error(folder / "b", "belongs to rank 0 too");
   save(folder / "c/model-00001.safetensors", "model.norm_out.weight"),
       save(folder / "c/model-00002.safetensors", "model.norm_out.weight");
   expect_error(folder / "c", "tensor is stored twice");

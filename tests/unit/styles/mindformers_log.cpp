@@ -1,5 +1,6 @@
 // Compares lines of log.style=mindformers with lines that MindFormers 1.6 has printed.
 #include "styles/mindformers_log.h"
+#include "styles/mindformers_monitor.h"
 
 #include <gtest/gtest.h>
 
