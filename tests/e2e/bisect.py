@@ -39,7 +39,6 @@ PARTED = [
     ({"optimizer__betas": [0.9, 0.999]}, dict(step=1, phase="update"), "beta2 is 0.95 in A and 0.999 in B"),
     ({"optimizer__lr": 2e-2}, dict(step=1, phase="update", output=False), "optimizer.lr"),
     ({"train__seed": 7}, dict(step=0, tensor="weights"), "The weights before the first step differ"),
-    ({"data__shuffle": False, "data__seed": 5}, dict(step=1, phase="forward", tensor="ids", output=False), "no call wrote"),
     ({"precision__recipes": [{"path": "model.layers.1.mlp", "op": "swiglu", "round": "bf16"}]}, dict(step=1, phase="forward", layer=1), "cast"),
     ({"optimizer__clip_norm": 1e-3}, dict(step=1, phase="update"), ""),
     ({"schedule__warmup_steps": 3}, dict(step=1, phase="update"), "lr"),
