@@ -377,7 +377,7 @@ FLAGS = {
              "io": Text(choices=("both", "input", "output")), "limit-mb": Number(0, 10**9), **COMPUTE},
     "bench machine": {**JSON, **THREADS}, "bench messages": {**JSON},
     "bench train": BENCH, "bench prefill": SPEED, "bench decode": SPEED,
-    "bisect": {"steps": Number(0, STEPS), "other-build": FREE, "features": FREE, "reference": FREE, "out": NAME, **JSON},
+    "bisect": {"steps": Number(0, STEPS), "other-build": NAME, "features": NAME, "reference": NAME, "out": NAME, **JSON},
     "check config": {"allow": FREE, "samples": Number(0, 10**12), "ranks": Number(0, 2**20), "svg": NAME, "overwrite": Bool(), "all": Bool(), **JSON},
     "check data": {"tokenizer": FREE, "samples": Number(0, 1000), "seed": Number(0, 2**63 - 1), "rows": Number(0, 10**12), **JSON},
     "check shrink": {"layers": Number(1, 10**6), "steps": Number(1, 10**9), "out": NAME, "reference": FREE, "samples": Number(0, 10**12), **COMPUTE},
