@@ -441,31 +441,6 @@ class RankComparison {
 
 }  // namespace
 
-namespace {
-
-// Returns the difference of the update rules of two runs of Ravine, whose calls have no partners; nothing if both have
-// the same rule, or if a dump has no update.
-std::optional<Culprit> other_update_rule(const Dump& a, const Dump& b) {
-  std::string rules[2];
-  for (const auto& [dump, rule] : {std::pair{&a, &rules[0]}, {&b, &rules[1]}})
-    for (const RankDump& rank : dump->ranks) {
-      const bool updates = std::any_of(rank.records.begin(), rank.records.end(), [](const DumpRecord& r) {
-        return r.phase == Phase::update && r.step > 0 && r.op != kStateOp && r.op != kGradientOp;
-      });
-      if (updates && rank.session.contains("optimizer") && rank.session["optimizer"].is_string())
-        *rule = rank.session["optimizer"].get<std::string>();
-    }
-  if (rules[0].empty() || rules[1].empty() || rules[0] == rules[1]) return {};
-  Culprit c;
-  c.phase = "update", c.op = rules[0], c.path = "optimizer.type", c.kind = CulpritKind::update, c.by_setting = true;
-  c.step = a.ranks.empty() || a.ranks[0].steps.empty() ? 1 : a.ranks[0].steps.begin()->first;
-  c.order = {c.step, static_cast<int64_t>(Phase::update), 0};
-  c.hypothesis = fmt::format("optimizer.type is {} in A and {} in B", rules[0], rules[1]);
-  return c;
-}
-
-}  // namespace
-
 Comparison compare_dumps(Dump a, Dump b, const Substituted* substituted) {
   Comparison out;
   if (a.of_modules || b.of_modules)

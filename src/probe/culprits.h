@@ -1,5 +1,6 @@
 // Culprits: pairs above their bounds, as a comparison reports them (compare_dumps.h).
 #pragma once
+#include <optional>
 #include <vector>
 
 #include "probe/comparison.h"
@@ -24,5 +25,9 @@ void add_culprit(std::vector<Culprit>& to, Culprit c);
 // Removes a culprit if an earlier culprit of its rank is a module inside it (with a longer path). The output of the
 // outer module shows the fault of the inner one.
 void drop_modules_around(std::vector<Culprit>& culprits);
+
+// Returns the difference of the update rules of two runs of Ravine, whose calls have no partners; nothing if both have
+// the same rule, or if a dump has no update.
+std::optional<Culprit> other_update_rule(const Dump& a, const Dump& b);
 
 }  // namespace ravine
